@@ -211,7 +211,7 @@ void SetInput(std::span<const float> values, size_t position, Interpreter* inter
 }
 
 void Dequantize(const Tensor& tensor, std::span<const uint8_t> bytes, std::vector<float>* values) {
-  values->resize(static_cast<size_t>(tensor.element_count()));
+  values->resize(bytes.size() / DataTypeSize(tensor.type));
   const auto load = [&](auto kind) {
     const auto* from = reinterpret_cast<const decltype(kind)*>(bytes.data());
     const float scale = tensor.scale();

@@ -52,7 +52,7 @@ Result<std::unique_ptr<Interpreter>> RunnerOf(const EditedGraph& edited, Graph g
 void SetInputs(std::span<const std::vector<float>> sample, Interpreter* interpreter);
 // The same for one input, by its position.
 void SetInput(std::span<const float> values, size_t position, Interpreter* interpreter);
-// Bytes of a tensor as real values.
+// Bytes of a tensor, or of some of its elements, as real values.
 void Dequantize(const Tensor& tensor, std::span<const uint8_t> bytes, std::vector<float>* values);
 
 struct FloatMeasures {

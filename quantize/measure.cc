@@ -78,9 +78,11 @@ struct Joined {
   std::vector<size_t> rows;  // how many values of each part come in turn
 };
 
-// One node of bytes, to be run on what the float model computes.
+// One node of bytes, to be run on what the float model computes. Its interpreter lives from the
+// first of its inputs to its output: those of all nodes would take more memory than both models.
 struct Alone {
-  std::unique_ptr<Interpreter> interpreter;
+  Graph graph;
+  std::unique_ptr<Interpreter> interpreter = nullptr;
 };
 
 class Measurer {
@@ -236,26 +238,25 @@ class Measurer {
     const std::span<const uint8_t> bytes = std::as_const(*floats_).ConstTensorBytes(tensor);
     return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
   }
-  std::span<const float> Computed(int32_t tensor) {
-    const int32_t stored = emitted_.tensors[tensor];
-    Dequantize(emitted_.edited.graph.tensors[stored],
-               std::as_const(*bytes_).ConstTensorBytes(stored), &computed_);
-    return computed_;
-  }
 
   // What the float model has just computed, before its memory is used again.
   void Listen(int32_t tensor, QuantizeReport* report) {
     if (edited_.graph.tensors[tensor].type != DataType::kFloat32) return;
     const std::span<const float> wanted = Wanted(tensor);
-    if (emitted_.tensors[tensor] >= 0) {
-      noise_[tensor].Add(wanted, Computed(tensor), infinities_[tensor]);
+    if (const int32_t made = emitted_.tensors[tensor]; made >= 0) {
+      const Tensor& stored = emitted_.edited.graph.tensors[made];
+      const std::span<const uint8_t> bytes = std::as_const(*bytes_).ConstTensorBytes(made);
+      AddNoise(wanted, stored, bytes, infinities_[tensor], &noise_[tensor]);
       const auto joined = joined_.find(tensor);
       if (joined != joined_.end()) {
+        Dequantize(stored, bytes, &computed_);
         AddParts(joined->second, wanted, computed_, infinities_[tensor]);
       }
     }
     for (const auto& [reader, position] : readers_[tensor]) {
-      SetInput(wanted, position, alone_[reader].interpreter.get());
+      Alone& alone = alone_[reader];
+      if (alone.interpreter == nullptr && problem_.ok()) problem_ = Open(&alone);
+      if (alone.interpreter != nullptr) SetInput(wanted, position, alone.interpreter.get());
     }
     const int32_t layer = layers_[tensor];
     if (layer < 0) return;
@@ -263,12 +264,32 @@ class Measurer {
     Count(wanted, infinities_[tensor], &report->layers[layer]);
     const auto alone = alone_.find(layer);
     if (alone == alone_.end() || !problem_.ok()) return;
-    Interpreter* interpreter = alone->second.interpreter.get();
+    if (alone->second.interpreter == nullptr) problem_ = Open(&alone->second);  // constants only
+    if (!problem_.ok()) return;
+    const std::unique_ptr<Interpreter> interpreter = std::move(alone->second.interpreter);
     problem_ = interpreter->Invoke();
     const int32_t output = interpreter->graph().outputs[0];
-    Dequantize(interpreter->graph().tensors[output],
-               std::as_const(*interpreter).ConstTensorBytes(output), &computed_);
-    alone_noise_[layer].Add(wanted, computed_, infinities_[tensor]);
+    AddNoise(wanted, interpreter->graph().tensors[output],
+             std::as_const(*interpreter).ConstTensorBytes(output), infinities_[tensor],
+             &alone_noise_[layer]);
+  }
+
+  Status Open(Alone* alone) {
+    ATOLL_ASSIGN_OR_RETURN(alone->interpreter,
+                           RunnerOf(emitted_.edited, Graph(alone->graph), 1, false));
+    return Status();
+  }
+
+  // Piece by piece, as a layer's floats would take four times as much memory as its bytes.
+  void AddNoise(std::span<const float> wanted, const Tensor& stored, std::span<const uint8_t> bytes,
+                float infinity, Noise* noise) {
+    constexpr size_t kPiece = 4096;
+    const size_t size = DataTypeSize(stored.type);
+    for (size_t at = 0; at < wanted.size(); at += kPiece) {
+      const size_t count = std::min(kPiece, wanted.size() - at);
+      Dequantize(stored, bytes.subspan(at * size, count * size), &computed_);
+      noise->Add(wanted.subspan(at, count), computed_, infinity);
+    }
   }
 
   Status PrepareAlone(size_t layer) {
@@ -301,8 +322,11 @@ class Measurer {
     for (int32_t& output : single.nodes[0].outputs) move(&output);
     single.outputs = {single.nodes[0].outputs[0]};
     const auto index = static_cast<int32_t>(layer);
-    ATOLL_ASSIGN_OR_RETURN(alone_[index].interpreter,
-                           RunnerOf(emitted_.edited, std::move(single), 1, false));
+    Alone alone{std::move(single)};
+    ATOLL_RETURN_IF_ERROR(
+        Open(&alone));  // what cannot be prepared is known before samples are read
+    alone.interpreter.reset();
+    alone_.emplace(index, std::move(alone));
     for (const auto& [tensor, position] : floats) {
       readers_[tensor].emplace_back(index, position);
     }

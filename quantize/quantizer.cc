@@ -347,7 +347,7 @@ class Quantizer {
 
   Result<Quantized> Run() {
     ATOLL_RETURN_IF_ERROR(CheckOptions(options_));
-    ATOLL_ASSIGN_OR_RETURN(edited_.source, Model::FromBuffer(bytes_));
+    ATOLL_ASSIGN_OR_RETURN(edited_.source, Model::FromBorrowed(bytes_));
     if (edited_.source->graphs().size() != 1) {
       return Unsupported("the model has %zu subgraphs, only models of one can be quantized",
                          edited_.source->graphs().size());
@@ -356,6 +356,8 @@ class Quantizer {
     ATOLL_RETURN_IF_ERROR(RewriteFloatGraph(&edited_));
     samples_.emplace(edited_.graph, data_);
     ATOLL_RETURN_IF_ERROR(data_->Rewind());
+    progress_.Begin("samples", 0);
+    ATOLL_RETURN_IF_ERROR(samples_->Collect([this] { return progress_.Advance(); }));
     ATOLL_ASSIGN_OR_RETURN(measures_, MeasureFloat(edited_, options_, &*samples_, &progress_));
     SettleInfinities(edited_.graph, precision(), &measures_);
 
@@ -535,7 +537,7 @@ class Quantizer {
 
 Result<std::vector<uint8_t>> RepairFloatModel(std::span<const uint8_t> float_model) {
   EditedGraph edited;
-  ATOLL_ASSIGN_OR_RETURN(edited.source, Model::FromBuffer(float_model));
+  ATOLL_ASSIGN_OR_RETURN(edited.source, Model::FromBorrowed(float_model));
   edited.graph = edited.source->graph();
   ATOLL_RETURN_IF_ERROR(DequantizeWeights(&edited));
   if (edited.values.empty() || edited.source->graphs().size() != 1) {

@@ -49,7 +49,7 @@ enum class EndType {
 
 // What is under way, for people who wait.
 struct QuantizeProgress {
-  const char* phase = "";  // "ranges", "rounding", "bias correction", "report"
+  const char* phase = "";  // "samples" (total 0), "ranges", "rounding", "bias correction", "report"
   int64_t done = 0, total = 0;
 };
 

@@ -68,6 +68,15 @@ Result<std::span<const std::vector<float>>> Samples::Next() {
   return std::span<const std::vector<float>>(sample_);
 }
 
+Status Samples::Collect(const std::function<Status()>& step) {
+  while (file_ != nullptr) {
+    ATOLL_ASSIGN_OR_RETURN(const auto sample, Next());
+    if (sample.empty()) break;
+    ATOLL_RETURN_IF_ERROR(step());
+  }
+  return Rewind();
+}
+
 Status Samples::Rewind() {
   next_ = 0;
   if (complete_) {

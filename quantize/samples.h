@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -25,6 +26,9 @@ class Samples {
   // call. kInvalidArgument names the sample and the input whose values are wrong.
   Result<std::span<const std::vector<float>>> Next();
   Status Rewind();
+  // The first pass, which stores them, before there is anything else that needs memory; nothing
+  // where there is no room for the file. `step` is called for each; an error of it ends the pass.
+  Status Collect(const std::function<Status()>& step);
   // The samples of a pass that reached its end.
   int64_t count() const { return count_; }
 

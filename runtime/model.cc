@@ -127,6 +127,16 @@ Result<std::shared_ptr<const Model>> Model::FromBuffer(std::span<const uint8_t> 
   return Load(std::move(model), input_shapes);
 }
 
+Result<std::shared_ptr<const Model>> Model::FromBorrowed(std::span<const uint8_t> bytes) {
+  constexpr uintptr_t kAlignment = 16;  // of constants in a file
+  if (bytes.empty() || reinterpret_cast<uintptr_t>(bytes.data()) % kAlignment != 0) {
+    return FromBuffer(bytes);
+  }
+  std::shared_ptr<Model> model(new Model);
+  model->bytes_ = bytes;
+  return Load(std::move(model), {});
+}
+
 Result<std::shared_ptr<const Model>> Model::WithInputShapes(
     std::shared_ptr<const Model> model, std::span<const InputShape> input_shapes) {
   const auto is_same = [&](const Resized& known) {

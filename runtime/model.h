@@ -31,6 +31,9 @@ class Model {
   // Copies the bytes.
   static Result<std::shared_ptr<const Model>> FromBuffer(
       std::span<const uint8_t> bytes, std::span<const InputShape> input_shapes = {});
+  // Uses them where they are, if they begin at a multiple of 16, else a copy: they outlive the
+  // model and all that is made of it, and stay as they are.
+  static Result<std::shared_ptr<const Model>> FromBorrowed(std::span<const uint8_t> bytes);
 
   // The same model with other shapes of its inputs, on the bytes of `model`. As long as one of the
   // same shapes lives, all who ask get it.

@@ -20,32 +20,33 @@
 #include "tools/atoll/measure.h"
 
 namespace atollcmd {
-namespace {
-
-namespace fs = std::filesystem;
 
 // ---- Pictures -----------------------------------------------------------------------------------
 
 // Writes pictures into the interpreter's input, from where their values are taken.
 class PictureScaler {
  public:
-  PictureScaler(AtollInterpreter* interpreter, const atollrt::PixelScaling& scaling)
-      : tensor_(AtollInterpreterGetInputTensor(interpreter, 0)),
-        input_(Open(interpreter, scaling)) {}
+  // Throws if pictures are not what the model wants.
+  PictureScaler(InputsOfModel* model, const atollrt::PixelScaling& scaling)
+      : model_(model), scaling_(scaling) {
+    channels_ = Input().channels();
+  }
 
-  int channels() const { return input_.channels(); }
+  int channels() const { return channels_; }
+  // The interpreter goes; what comes next opens it anew.
+  void Close() { input_.reset(); }
 
   // To the size of the input.
-  atollrt::Image Resize(const atollrt::Image& picture, const std::string& name) const {
-    auto resized = atollrt::Resize(picture, input_.width(), input_.height());
+  atollrt::Image Resize(const atollrt::Image& picture, const std::string& name) {
+    auto resized = atollrt::Resize(picture, Input().width(), Input().height());
     if (!resized.ok()) {
       Fail(ExitCode::kUsage, "cannot use the picture '{}': {}; leave it out", name,
            resized.status().message());
     }
     return *std::move(resized);
   }
-  void Write(const atollrt::Image& resized, Sample* sample) const {
-    if (const atollrt::Status status = input_.Write(resized); !status.ok()) {
+  void Write(const atollrt::Image& resized, Sample* sample) {
+    if (const atollrt::Status status = Input().Write(resized); !status.ok()) {
       throw CommandError(ExitCode::kFailure, status.message());
     }
     std::memcpy(sample->front().data(), AtollTensorConstData(tensor_),
@@ -53,22 +54,33 @@ class PictureScaler {
   }
 
  private:
-  static atollrt::PictureInput Open(AtollInterpreter* interpreter,
-                                    const atollrt::PixelScaling& scaling) {
-    auto input = atollrt::PictureInput::Create(interpreter, scaling);
-    if (input.ok()) return *std::move(input);
-    throw CommandError(ExitCode::kBadModel,
-                       input.status().message() +
-                           "; give samples of its inputs in a .npz file that numpy.savez wrote");
+  atollrt::PictureInput& Input() {
+    if (input_) return *input_;
+    AtollInterpreter* const interpreter = model_->Open();
+    auto input = atollrt::PictureInput::Create(interpreter, scaling_);
+    if (!input.ok()) {
+      throw CommandError(ExitCode::kBadModel,
+                         input.status().message() +
+                             "; give samples of its inputs in a .npz file that numpy.savez wrote");
+    }
+    tensor_ = AtollInterpreterGetInputTensor(interpreter, 0);
+    return input_.emplace(*std::move(input));
   }
 
-  const AtollTensor* tensor_;
-  atollrt::PictureInput input_;
+  InputsOfModel* const model_;
+  const atollrt::PixelScaling scaling_;
+  int channels_ = 0;
+  const AtollTensor* tensor_ = nullptr;         // while there is
+  std::optional<atollrt::PictureInput> input_;  // this
 };
+
+namespace {
+
+namespace fs = std::filesystem;
 
 class PictureFiles : public SampleSource {
  public:
-  PictureFiles(std::vector<std::string> paths, std::shared_ptr<const PictureScaler> scaler)
+  PictureFiles(std::vector<std::string> paths, std::shared_ptr<PictureScaler> scaler)
       : paths_(std::move(paths)), scaler_(std::move(scaler)) {}
 
   bool Next(Sample* sample) override {
@@ -96,14 +108,14 @@ class PictureFiles : public SampleSource {
   }
 
   const std::vector<std::string> paths_;
-  const std::shared_ptr<const PictureScaler> scaler_;
+  const std::shared_ptr<PictureScaler> scaler_;
   size_t next_ = 0;
 };
 
 // Frames that were taken before the work begins: they cannot be taken again.
 class CameraFrames : public SampleSource {
  public:
-  CameraFrames(std::string source, int64_t frames_max, std::shared_ptr<const PictureScaler> scaler)
+  CameraFrames(std::string source, int64_t frames_max, std::shared_ptr<PictureScaler> scaler)
       : source_(std::move(source)), scaler_(std::move(scaler)) {
     const std::atomic<bool>& stop = StopOnSignals();
     atollrt::FrameSourceOptions options;
@@ -161,7 +173,7 @@ class CameraFrames : public SampleSource {
   }
 
   const std::string source_;
-  const std::shared_ptr<const PictureScaler> scaler_;
+  const std::shared_ptr<PictureScaler> scaler_;
   std::vector<atollrt::Image> frames_;  // of the input's size
   size_t next_ = 0;
 };
@@ -338,15 +350,15 @@ std::vector<std::string> Thinned(const std::vector<std::string>& paths, int64_t 
 
 }  // namespace
 
-Calibration::Calibration(const CalibrationOptions& options, AtollInterpreter* interpreter) {
+Calibration::Calibration(const CalibrationOptions& options, InputsOfModel* model) : model_(model) {
+  AtollInterpreter* const interpreter = model->Open();
   for (int32_t i = 0; i < AtollInterpreterGetInputTensorCount(interpreter); ++i) {
     const AtollTensor* const tensor = AtollInterpreterGetInputTensor(interpreter, i);
     sample_.emplace_back(AtollTensorByteSize(tensor) / sizeof(float));
   }
-  std::shared_ptr<const PictureScaler> scaler;
   const auto scaler_of_pictures = [&] {
-    if (!scaler) scaler = std::make_shared<PictureScaler>(interpreter, options.scaling);
-    return scaler;
+    if (!scaler_) scaler_ = std::make_shared<PictureScaler>(model, options.scaling);
+    return scaler_;
   };
   std::vector<std::string> pictures;
   constexpr std::string_view kCamera = "camera:";
@@ -387,6 +399,8 @@ bool Calibration::Next(Sample* sample) {
     }
     ++source_;
   }
+  if (scaler_) scaler_->Close();
+  model_->Close();
   return false;
 }
 

@@ -44,11 +44,21 @@ class SampleSource {
   virtual std::optional<atollrt::Image> PictureOf(int64_t sample) const = 0;
 };
 
+class PictureScaler;
+
+// The float model's interpreter, for as long as somebody needs it.
+class InputsOfModel {
+ public:
+  virtual ~InputsOfModel() = default;
+  virtual AtollInterpreter* Open() = 0;  // the one that is open, if any; throws CommandError
+  virtual void Close() = 0;
+};
+
 class Calibration {
  public:
-  // Opens all sources: a camera is watched until there are enough frames. `interpreter`, of the
-  // float model, must outlive it. Throws CommandError.
-  Calibration(const CalibrationOptions& options, AtollInterpreter* interpreter);
+  // Opens all sources: a camera is watched until there are enough frames. `model` must outlive it,
+  // and is closed at the end of each pass. Throws CommandError.
+  Calibration(const CalibrationOptions& options, InputsOfModel* model);
 
   // For AtollQuantize. If that fails, RethrowError() says why, if it was here.
   AtollQuantizeSamples Callbacks();
@@ -64,6 +74,8 @@ class Calibration {
   // The source of a sample, and its number there.
   std::pair<const SampleSource*, int64_t> Find(int64_t sample) const;
 
+  InputsOfModel* const model_;
+  std::shared_ptr<PictureScaler> scaler_;  // nullptr: there are no pictures
   std::vector<std::unique_ptr<SampleSource>> sources_;
   int64_t count_ = 0;
   size_t source_ = 0;  // of the next sample

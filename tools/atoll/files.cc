@@ -48,6 +48,10 @@ std::string ReadBeginning(
   const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rb"), close);
   if (!file) fail_with("open", errno);
   std::string bytes;
+  struct stat about = {};
+  if (fstat(fileno(file.get()), &about) == 0 && S_ISREG(about.st_mode)) {
+    bytes.reserve(std::min(static_cast<size_t>(about.st_size), bytes_max));  // exactly, if it stays
+  }
   std::string piece(size_t{1} << 16, '\0');
   while (bytes.size() < bytes_max) {
     const size_t count =

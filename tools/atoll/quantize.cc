@@ -16,10 +16,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -257,13 +260,12 @@ void CheckOptions(const Options& options) {
 }
 
 // The model as it is given, or with float32 for the weights that keep it from running.
-class FloatModel {
+class FloatModel : public InputsOfModel {
  public:
   // `bytes` must outlive it. Throws CommandError.
-  FloatModel(std::string_view bytes, const Options& options) {
-    const std::string what = "'" + options.model + "'";
+  FloatModel(std::string_view bytes, const Options& options) : bytes_(bytes), options_(options) {
     try {
-      model_.emplace(bytes, what, "cpu", options.threads);
+      (void)model();
       return;
     } catch (const CommandError& error) {
       AtollQuantized* made = nullptr;
@@ -272,15 +274,27 @@ class FloatModel {
       if (BytesOf(repaired_) == bytes) throw;
     }
     reason_ = "no time, as it does not run: some of its weights are bytes, which became float32";
-    model_.emplace(BytesOf(repaired_), what, "cpu", options.threads);
+    bytes_ = BytesOf(repaired_);
+    (void)model();
   }
 
-  const LoadedModel& model() const { return *model_; }
-  AtollInterpreter* interpreter() const { return model_->interpreter(); }
+  const LoadedModel& model() {
+    if (!model_ && bytes_.empty()) model_.emplace(options_.model, "cpu", options_.threads);
+    if (!model_) model_.emplace(bytes_, "'" + options_.model + "'", "cpu", options_.threads);
+    return *model_;
+  }
+  // From here on the model comes from its file: what was given is needed no more.
+  void ForgetBytes() {
+    if (repaired_ == nullptr) bytes_ = {};
+  }
+  AtollInterpreter* Open() override { return model().interpreter(); }
+  void Close() override { model_.reset(); }
   // Why the model as it is given cannot be measured; "" if it can.
   const std::string& reason() const { return reason_; }
 
  private:
+  std::string_view bytes_;
+  const Options& options_;
   ModelFile repaired_;
   std::optional<LoadedModel> model_;
   std::string reason_;
@@ -289,14 +303,15 @@ class FloatModel {
 void RunQuantize(const Options& options) {
   CheckOptions(options);
   std::string float_bytes = ReadFile(options.model);
-  if (!IsTflite(float_bytes)) {
+  const bool is_tflite = IsTflite(float_bytes);
+  if (!is_tflite) {
     float_bytes = BytesOf(ImportOnnx(options.model, float_bytes, options.input_shapes, false));
   } else if (!options.input_shapes.empty()) {
     Fail(ExitCode::kUsage, "--input-shape is for ONNX files; '{}' has its shapes; leave it out",
          options.model);
   }
-  const FloatModel before(float_bytes, options);
-  Calibration calibration(options.calibration, before.interpreter());
+  FloatModel before(float_bytes, options);
+  Calibration calibration(options.calibration, &before);
 
   const AccuracyCommand accuracy(options.accuracy_command);
   Work work(&accuracy);
@@ -323,8 +338,12 @@ void RunQuantize(const Options& options) {
          "cannot quantize '{}': {}", options.model, AtollQuantizeLastError());
   }
 
-  const LoadedModel after(BytesOf(quantized), "the quantized model", options.device.c_str(),
-                          options.threads);
+  // What is measured from here on takes as much memory as what was done, so that goes.
+  std::error_code no_type;
+  if (is_tflite && std::filesystem::is_regular_file(options.model, no_type)) {
+    before.ForgetBytes();
+    float_bytes = {};
+  }
   Json report = NewReport("quantize");
   report.update(Json::parse(AtollQuantizedReport(quantized.get())));
   report["output"] = options.output;
@@ -336,11 +355,17 @@ void RunQuantize(const Options& options) {
   if (before.reason().empty() && calibration.Next(&sample)) {
     device_before["cpu_ms"] = RoundedMs(CpuMs(before.model(), sample));
   }
+  const bool page = options.report.ends_with(".html");
+  Json& worst = report["worst"];
+  const std::map<int64_t, Sample> samples_of_worst = WorstSamples(&calibration, page, &worst);
+  DescribeWorst(samples_of_worst, before.model(), "before", &worst);
+  before.Close();  // one at a time: each takes several times the memory of its file
+  const LoadedModel after(BytesOf(quantized), "the quantized model", options.device.c_str(),
+                          options.threads);
+  DescribeWorst(samples_of_worst, after, "after", &worst);
   report["device"] = {{"name", options.device},
                       {"before", std::move(device_before)},
                       {"after", DeviceUseJson(after)}};
-  const bool page = options.report.ends_with(".html");
-  DescribeWorst(&calibration, before.model(), after, page, &report["worst"]);
 
   OutputFiles files;
   const std::string_view bytes = BytesOf(quantized);

@@ -85,6 +85,19 @@ LoadedModel::LoadedModel(std::string_view bytes, const std::string& what, const 
   ThrowIfError(AtollModelCreateFromBuffer(bytes.data(), bytes.size(), &model),
                Activity::kLoadingModel, "cannot load " + what);
   model_.reset(model);
+  Prepare(what, device, threads);
+}
+
+LoadedModel::LoadedModel(const std::string& path, const char* device, int threads) {
+  AtollModel* model = nullptr;
+  const std::string what = "'" + path + "'";
+  ThrowIfError(AtollModelCreateFromFile(path.c_str(), &model), Activity::kLoadingModel,
+               "cannot load " + what);
+  model_.reset(model);
+  Prepare(what, device, threads);
+}
+
+void LoadedModel::Prepare(const std::string& what, const char* device, int threads) {
   AtollDelegateOptions how = ATOLL_DELEGATE_OPTIONS_INIT;
   how.device = device;
   how.num_threads = threads;
@@ -96,7 +109,7 @@ LoadedModel::LoadedModel(std::string_view bytes, const std::string& what, const 
   options.num_threads = threads;
   options.delegate = delegate;
   AtollInterpreter* interpreter = nullptr;
-  ThrowIfError(AtollInterpreterCreate(model, &options, &interpreter), Activity::kPreparing,
+  ThrowIfError(AtollInterpreterCreate(model_.get(), &options, &interpreter), Activity::kPreparing,
                "cannot prepare " + what);
   interpreter_.reset(interpreter);
 }
@@ -180,11 +193,11 @@ std::string Base64(const std::vector<uint8_t>& bytes) {
 
 }  // namespace
 
-void DescribeWorst(Calibration* calibration, const LoadedModel& before, const LoadedModel& after,
-                   bool with_pictures, Json* worst) {
+std::map<int64_t, Sample> WorstSamples(Calibration* calibration, bool with_pictures, Json* worst) {
+  std::map<int64_t, Sample> samples;
   std::map<int64_t, Json*> wanted;
   for (Json& entry : *worst) wanted[entry["sample"].get<int64_t>()] = &entry;
-  if (wanted.empty()) return;
+  if (wanted.empty()) return samples;
   calibration->Rewind();
   Sample sample;
   for (int64_t i = 0; i <= wanted.rbegin()->first && calibration->Next(&sample); ++i) {
@@ -192,8 +205,7 @@ void DescribeWorst(Calibration* calibration, const LoadedModel& before, const Lo
     if (found == wanted.end()) continue;
     Json& entry = *found->second;
     entry["name"] = calibration->NameOf(i);
-    entry["before"] = TopJson(before.Run(sample));
-    entry["after"] = TopJson(after.Run(sample));
+    samples[i] = sample;
     if (!with_pictures) continue;
     const std::optional<atollrt::Image> picture = calibration->PictureOf(i);
     if (!picture) continue;
@@ -205,6 +217,15 @@ void DescribeWorst(Calibration* calibration, const LoadedModel& before, const Lo
     if (const auto jpeg = atollrt::EncodeJpeg(*small, 85); jpeg.ok()) {
       entry["picture"] = "data:image/jpeg;base64," + Base64(*jpeg);
     }
+  }
+  return samples;
+}
+
+void DescribeWorst(const std::map<int64_t, Sample>& samples, const LoadedModel& model,
+                   const char* which, Json* worst) {
+  for (Json& entry : *worst) {
+    const auto found = samples.find(entry["sample"].get<int64_t>());
+    if (found != samples.end()) entry[which] = TopJson(model.Run(found->second));
   }
 }
 

@@ -4,6 +4,7 @@
 // takes, and what they make of the samples that they differ on most.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -20,8 +21,10 @@ namespace atollcmd {
 // A model from memory on a device, run on real numbers. Failures throw CommandError.
 class LoadedModel {
  public:
-  // `bytes` must outlive it. `what` is for messages: "the float model".
+  // `bytes` are copied. `what` is for messages: "the float model".
   LoadedModel(std::string_view bytes, const std::string& what, const char* device, int threads);
+  // Of a file, which is mapped.
+  LoadedModel(const std::string& path, const char* device, int threads);
 
   AtollInterpreter* interpreter() const { return interpreter_.get(); }
 
@@ -29,6 +32,8 @@ class LoadedModel {
   std::vector<double> Run(const Sample& sample) const;
 
  private:
+  void Prepare(const std::string& what, const char* device, int threads);
+
   std::unique_ptr<AtollModel, Deleter<AtollModelDelete>> model_;
   std::unique_ptr<AtollDelegate, Deleter<AtollDelegateDelete>> delegate_;
   std::unique_ptr<AtollInterpreter, Deleter<AtollInterpreterDelete>> interpreter_;
@@ -40,10 +45,12 @@ Json DeviceUseJson(const LoadedModel& model);
 // Median of a few runs on the CPU, measured.
 double CpuMs(const LoadedModel& model, const Sample& sample);
 
-// The worst samples, which `worst` has by number: what both models make of them, and a small
-// picture for the page.
-void DescribeWorst(Calibration* calibration, const LoadedModel& before, const LoadedModel& after,
-                   bool with_pictures, Json* worst);
+// The worst samples, which `worst` has by number, with their names and, for the page, small
+// pictures.
+std::map<int64_t, Sample> WorstSamples(Calibration* calibration, bool with_pictures, Json* worst);
+// What a model makes of them, as `which`: "before" or "after".
+void DescribeWorst(const std::map<int64_t, Sample>& samples, const LoadedModel& model,
+                   const char* which, Json* worst);
 
 // The report for people.
 std::string QuantizeReportText(const Json& report);

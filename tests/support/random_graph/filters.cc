@@ -39,9 +39,11 @@ Conv2DOptions FilterOptions(const Window& h, const Window& w, Padding padding) {
 }
 
 // A format for sums of `terms` products of random numbers, one of them a byte, whose scales have
-// the product given.
+// the product given. Scales end somewhere, and those of several amplifying layers may have got
+// there; sums of 64 bits are multiplied by less than 2^14.
 NumberFormat OfSums(GraphMaker& g, DataType type, double scales, int64_t terms) {
-  return g.Around(type, scales * std::sqrt(static_cast<double>(terms)) * 100);
+  const double lowest = type == DataType::kInt16 ? std::ldexp(scales, -13) : 0;
+  return g.Around(type, scales * std::sqrt(static_cast<double>(terms)) * 100, lowest);
 }
 // A filter of that many terms.
 void AddFilter(GraphMaker& g, OpType type, const std::vector<int32_t>& inputs, int64_t terms,
