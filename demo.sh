@@ -8,7 +8,7 @@ cd "$(dirname "$0")"
 cat <<'TEXT'
 Atoll demonstration
   1. install missing Debian packages (usually none)
-  2. build, the first time in a few minutes
+  2. build, the first time in 2 to 10 minutes
   3. 10 seconds of a camera: the first 300 pictures of the Fashion-MNIST test set as 640x480 JPEG
      frames, 30 per second, classified by an int8 model on the emulated accelerator
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Trains the float network on pieces cut out of composed scenes and saves its weights for
-quantize.py.
+export_onnx.py.
 
 The scenes are those of ../scenes, of training pictures only; no scene is seen twice and the last
 weights are kept. A second process composes them.

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains the float network on Fashion-MNIST and saves its weights for quantize.py.
+"""Trains the float network on Fashion-MNIST and saves its weights for export_onnx.py.
 
 The schedule is fixed in advance (SGD with Nesterov momentum, one warm-up and cosine cycle, label
 smoothing) and the last weights are kept, so the test images choose nothing: they are read once,
@@ -106,7 +106,7 @@ def main():
                         help="weights to write, after every epoch")
     parser.add_argument("--resume", action="store_true",
                         help="continue from the last finished epoch in the output file")
-    parser.add_argument("--epochs", type=int, default=32)
+    parser.add_argument("--epochs", type=int, default=64)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--peak-rate", type=float, default=0.15, help="highest learning rate")
     parser.add_argument("--seed", type=int, default=1)

@@ -88,7 +88,7 @@ def main():
     parser.add_argument("--dataset", default=fashion_mnist.DEFAULT_DIR, metavar="DIR",
                         help="folder of the IDX files (default: %(default)s)")
     parser.add_argument("--weights", metavar="FILE", help="float weights, written by train.py")
-    parser.add_argument("--model", metavar="FILE", help="int8 model, written by quantize.py")
+    parser.add_argument("--model", metavar="FILE", help="int8 model, written by atoll quantize")
     parser.add_argument("--atoll", default="atoll", metavar="FILE",
                         help="the command that runs the int8 model (default: %(default)s)")
     parser.add_argument("--device", default="emu", help="of the int8 model (default: %(default)s)")

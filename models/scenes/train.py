@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains the float detector on composed scenes and saves its weights for quantize.py.
+"""Trains the float detector on composed scenes and saves its weights for export_onnx.py.
 
 Only training pictures are read, and what is kept is the average of the last weights; evaluate.py reads the test pictures. A second process composes the scenes. Batch i depends
 on nothing but the seed and i, so a run that was interrupted and goes on with --resume sees what it

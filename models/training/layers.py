@@ -23,12 +23,6 @@ class ConvBatchNorm(nn.Module):
         return self.norm(convolve(x, self.conv.weight, None, self.conv.stride[0],
                                   self.conv.groups))
 
-    def folded(self):
-        """(weights OIHW, bias) of the one convolution that equals both layers in inference."""
-        gain = self.norm.weight / torch.sqrt(self.norm.running_var + self.norm.eps)
-        return (self.conv.weight * gain[:, None, None, None],
-                self.norm.bias - self.norm.running_mean * gain)
-
 
 def convolve(x, weights, bias, stride, groups):
     """As TensorFlow Lite pads with SAME, within the limits that ConvBatchNorm states."""

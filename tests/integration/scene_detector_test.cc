@@ -30,7 +30,7 @@ struct Exam {
   const char* name;  // also of its folder
   double precision;  // mean average precision of the model as shipped, on these scenes
 };
-constexpr Exam kExams[] = {{"hard", 0.9013}, {"easy", 0.9519}};
+constexpr Exam kExams[] = {{"hard", 0.9034}, {"easy", 0.9465}};
 constexpr double kTolerance = 0.01;
 
 using Scenes = std::map<std::string, std::vector<Detection>>;  // what is in each file

@@ -144,7 +144,7 @@ class Verify(CommandTest):
         """On the device only the output is seen; each operator by itself shows the first."""
         def tamper(golden, indices):
             entry = golden["seeds"]["1"]
-            for name in ("conv1", "probabilities"):
+            for name in ("/0/Relu_1_output_0", "probabilities"):
                 entry["tensors"][str(indices[name])] = FLIPPED
             entry["outputs"][0] = {"sha256": FLIPPED}
         arguments = (FASHION_MODEL, "--device", "emu", "--against",
@@ -152,10 +152,10 @@ class Verify(CommandTest):
                      self.directory / "found")
         seed = self.mismatch(*arguments)["seeds"][0]
         self.assertEqual(seed["first_difference"]["name"], "probabilities")
-        self.assertEqual(seed["first_difference_alone"]["name"], "conv1")
+        self.assertEqual(seed["first_difference_alone"]["name"], "/0/Relu_1_output_0")
         text = run("verify", *arguments).stdout
         self.assertRegex(text, r"each operator by itself on the device:\n  first differing tensor: "
-                               r"\d+ 'conv1'")
+                               r"\d+ '/0/Relu_1_output_0'")
 
     def test_a_compiled_model_that_is_wrong(self):
         """Some weights in the executable: the operators, compiled anew, are right."""

@@ -112,9 +112,12 @@ unplug() {
   host plug
 }
 # unplug_from_stopped SECONDS: the same, while the program that has the device open is stopped. All
-# wait until it goes on.
+# wait until it goes on. One thread takes the signal and stops the others: until it has had its turn,
+# they still hear that the system wants the device back.
+is_stopped() { awk '/^State:/ && $2 != "T" {runs = 1} END {exit runs}' /proc/"$pid"/task/*/status; }
 unplug_from_stopped() {
   kill -STOP "$pid"
+  wait_for 20 is_stopped || return 1
   (sleep 3; touch /tmp/goes_on; kill -CONT "$pid") &
   unplug "$1" || return 1
   [ -e /tmp/goes_on ] || { echo "It was taken out of the hands of a program."; return 1; }
