@@ -384,7 +384,8 @@ class Assembly(CommandTest):
         text = self.succeed("disasm", FASHION_MODEL, "--device", "emu:32x32").stdout
         for part in ("compiled for emu:32x32 (", '\n.executable "', "\n.isa 1\n", "\n.array 32 32 ",
                      "\n.activations ", " bytes of parameters are resident", "\n.caching ",
-                     "\n.inference ", "cycles, node 0 (CONV_2D) '/0/Relu_output_0'\n  CONV_2D ", "\n  END\n"):
+                     "\n.inference ", "cycles, node 0 (CONV_2D) '/0/Relu_output_0'\n  CONV_2D ",
+                     "\n  END\n"):
             self.assertIn(part, text)
         report = self.json("disasm", FASHION_MODEL, "--device", "emu:32x32")
         self.assertEqual(report["device"]["name"], "emu:32x32")
