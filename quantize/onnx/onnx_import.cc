@@ -330,7 +330,7 @@ class Importer {
 
   Result<std::vector<uint8_t>> Write() {
     Graph& graph = builder_.graph();
-    graph.name = std::string(model_.graph.name);
+    graph.name = "main";  // as TensorFlow Lite has it
     return WriteTflite(graph);
   }
 

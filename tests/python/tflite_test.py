@@ -110,7 +110,7 @@ class Details(Interpreters):
     def test_operators(self):
         operators = self.interpreter._get_ops_details()
         self.assertEqual(operators[0]["op_name"], "CONV_2D")
-        self.assertEqual(operators[0]["inputs"].tolist(), [0, 2, 3])
+        self.assertEqual(operators[0]["inputs"].tolist(), [0, 1, 2])
 
     def test_without_signatures(self):
         self.assertEqual(self.interpreter.get_signature_list(), {})
