@@ -79,7 +79,7 @@ OURS = {
                       "driver/network_module.h", "driver/device/", "driver/isa/", "runtime/base/",
                       "runtime/graph/compiled_op.h", "inference."],
     "serve/kubernetes": ["serve/kubernetes/", "device_plugin.", "runtime/base/", "atoll/delegate.h"],
-    "tools": ["tools/", "atoll/", "runtime/base/sha256.h"],
+    "tools": ["tools/", "atoll/", "runtime/base/sha256.h", "driver/device_name.h"],
     "tools/gadget": ["tools/gadget/", "driver/", "runtime/base/", "runtime/kernels/cpu_features.h"],
     "python": ["python/", "atoll/runtime.h", "atoll/delegate.h"],
     "tests": [""],

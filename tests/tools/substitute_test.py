@@ -141,6 +141,41 @@ class Results(Substitutes):
         self.assertIn("usb:7-7", result.stderr)
         self.assertEqual(result.stdout, self.succeed("run", FASHION_MODEL).stdout)
 
+    def test_every_name_that_may_be_a_coral(self):
+        """By USB, PCIe, its kernel modules, and at a broker: nothing is there of these names."""
+        self.place()
+        want = self.succeed("run", FASHION_MODEL, "--device", "emu").stdout
+        for name in ("usb:7777", "usb:7-7", "pci:7777", "pci:07:00.0", "pci:0007:07:00.0",
+                     "/dev/apex_7777", f"broker:{self.directory}/none", "usb:7-7,usb:7-8",
+                     "pci:7777,pci:7778"):
+            with self.subTest(name):
+                nowhere = ("--device", name)
+                self.fail_with(NO_DEVICE, ("run", self.compiled, *nowhere))
+                self.fail_with(NO_DEVICE, ("run", FASHION_MODEL, *nowhere, "--fallback-model",
+                                           FASHION_MODEL))
+                result = self.succeed("run", self.compiled, *nowhere, "--fallback-model",
+                                      FASHION_MODEL)
+                self.assertIn("--device auto in its place", result.stderr)
+                self.assertEqual(result.stdout, want)
+        # A file that is not there is no device that is not there.
+        for name in (f"replay:{self.directory}/none", "emu:none", f"emu:{self.directory}/none.json"):
+            self.fail_with(NO_DEVICE, ("run", self.compiled, "--device", name, "--fallback-model",
+                                       FASHION_MODEL))
+
+    def test_evaluating(self):
+        self.place()
+        data = self.directory / "data"
+        (data / "9").mkdir(parents=True)
+        (data / "9/boot.pgm").write_bytes(PICTURE.read_bytes())
+        for device in ("cpu", "pci:7777", "/dev/apex_7777"):
+            report = self.json("evaluate", self.compiled, data, "--device", device,
+                               "--fallback-model", FASHION_MODEL)
+            self.assertEqual(report["results"][0]["top1"]["value"], 1, device)
+        self.fail_with(NO_DEVICE, ("evaluate", self.compiled, data, "--device", "pci:7777"))
+        self.fail_with(USAGE, ("evaluate", self.compiled, self.compiled, data,
+                               "--fallback-model", FASHION_MODEL),
+                       "--fallback-model is given once for 2 models")
+
     def test_labels_come_from_what_runs(self):
         self.place()
         report = self.json("classify", self.compiled, PICTURE)

@@ -450,7 +450,7 @@ void Judge(const atollrt::PipelineReport& report, const std::string& device) {
          report.end.message());
   }
   const std::string& first = report.first_failure.message();
-  if (failed > 0 && device.starts_with("replay:")) {
+  if (failed > 0 && IsDevice(device, atollrt::DeviceName::Kind::kReplay)) {
     Fail(ExitCode::kFailure,
          "{} of {} frames failed, the first one with: {}; record with --policy every, as which "
          "frames are dropped depends on the clock",

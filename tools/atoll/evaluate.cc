@@ -191,15 +191,14 @@ void RunEvaluate(const EvaluateOptions& options) {
   const std::unique_ptr<DataSet> data =
       OpenDataSet(options.files.back(), options.pictures, LabelsOf(options.labels));
   std::vector<std::unique_ptr<Candidate>> candidates;
-  for (const std::string& model : models) {
+  for (size_t i = 0; i < models.size(); ++i) {
     for (const std::string& device : options.devices) {
-      SessionOptions session = options.session;
-      session.model = model;
+      SessionOptions session = OptionsFor(options.session, models, i);
       session.device = device;
       auto candidate = std::make_unique<Candidate>(session, *data, options.scaling);
       // A float model has nothing for a device.
       const bool again = candidate->session().partitions().empty() && !candidates.empty() &&
-                         candidates.back()->session().options().model == model;
+                         candidates.back()->session().options().model == models[i];
       if (!again) candidates.push_back(std::move(candidate));
     }
   }
@@ -257,6 +256,7 @@ void AddEvaluateCommand(CLI::App* app) {
   command.Add("FILES", command->files)->required();
   command.Add("--device", command->devices)->delimiter(',')->allow_extra_args(false);
   command.Add("--threads", command->session.threads)->check(CLI::Range(0, 256));
+  AddFallbackOption(&command, &command->session.fallback_models);
   AddInputShapeOption(&command, &command->session.input_shapes);
   command.Add("--pictures", command->pictures);
   command.Add("--labels", command->labels.path);

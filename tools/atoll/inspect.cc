@@ -91,9 +91,10 @@ CLI::Validator InputShapesText() {
 
 CLI::Validator DeviceWithTimes() {
   return {[](std::string& text) {
-            return text == "cpu" ? "'cpu' has no modelled times; name a device, for example "
-                                   "emu:usb2, or all"
-                                 : "";
+            return IsDevice(text, atollrt::DeviceName::Kind::kCpu)
+                       ? "'cpu' has no modelled times; name a device, for example "
+                         "emu:usb2, or all"
+                       : "";
           },
           "DEVICE"};
 }
@@ -104,8 +105,9 @@ std::vector<std::string> EmulatorProfiles() {
   ThrowIfError(AtollListDevices(&devices, &count), Activity::kOpeningDevice, "cannot list devices");
   std::vector<std::string> profiles;
   for (const AtollDeviceInfo& device : std::span(devices, count)) {
-    const std::string_view name = device.name;
-    if (name == "emu" || name.starts_with("emu:")) profiles.emplace_back(name);
+    if (IsDevice(device.name, atollrt::DeviceName::Kind::kEmulator)) {
+      profiles.emplace_back(device.name);
+    }
   }
   return profiles;
 }

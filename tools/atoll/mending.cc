@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "tools/atoll/pcie_rules_text.h"
+#include "tools/atoll/session.h"
 #include "tools/atoll/usb_rules_text.h"
 
 namespace atollcmd {
@@ -70,7 +71,7 @@ Mending BindToVfio(const std::string& address, const std::string& root) {
 }
 
 Mending InstallRules(const std::string& device, const std::string& root) {
-  const bool is_usb = device.starts_with("usb:");
+  const bool is_usb = IsDevice(device, atollrt::DeviceName::Kind::kUsb);
   const std::string name = is_usb ? "60-atoll.rules" : "61-atoll-pcie.rules";
   const std::string source = is_usb ? "driver/usb/udev/" : "driver/vfio/udev/";
   const std::string file = "/etc/udev/rules.d/" + name;
@@ -122,7 +123,8 @@ std::vector<Mending> MendingsOf(std::span<const AtollFinding> findings, const st
   std::vector<Mending> mendings;
   const auto has_rules_for = [&](bool usb) {
     return std::ranges::any_of(mendings, [&](const Mending& one) {
-      return one.steps.front().file.ends_with(".rules") && one.device.starts_with("usb:") == usb;
+      return one.steps.front().file.ends_with(".rules") &&
+             IsDevice(one.device, atollrt::DeviceName::Kind::kUsb) == usb;
     });
   };
   for (const AtollFinding& finding : findings) {
@@ -133,7 +135,7 @@ std::vector<Mending> MendingsOf(std::span<const AtollFinding> findings, const st
         device.starts_with(kPciPrefix)) {
       mendings.push_back(BindToVfio(std::string(device.substr(kPciPrefix.size())), root));
     } else if (code == "no_permission" && fix.find(".rules") != fix.npos &&
-               !has_rules_for(device.starts_with("usb:"))) {
+               !has_rules_for(IsDevice(device, atollrt::DeviceName::Kind::kUsb))) {
       mendings.push_back(InstallRules(std::string(device), root));
     }
   }

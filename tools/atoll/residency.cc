@@ -231,7 +231,7 @@ std::string Residency::ToText() const {
 }
 
 void RunResidency(const ResidencyOptions& options) {
-  if (options.session.device == "cpu") {
+  if (IsDevice(options.session.device, atollrt::DeviceName::Kind::kCpu)) {
     Fail(ExitCode::kUsage, "--device cpu: models are on a device or not; name one, e.g. emu");
   }
   const Residency residency(options);

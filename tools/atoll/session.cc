@@ -87,6 +87,25 @@ std::string FallbackOf(const SessionOptions& options) {
   return paths.empty() || paths[0] == "-" ? "" : paths[0];
 }
 
+// Whether a Coral may be what has that name.
+bool MayBeCoral(std::string_view device) {
+  using Kind = atollrt::DeviceName::Kind;
+  const auto name = atollrt::ParseDeviceName(device);
+  if (!name.ok()) return false;
+  switch (name->kind) {
+    case Kind::kUsb:
+    case Kind::kPcie:
+    case Kind::kApex:
+    case Kind::kBroker:
+    case Kind::kNetwork:
+      return true;
+    case Kind::kGroup:
+      return std::ranges::all_of(name->members, MayBeCoral);
+    default:  // here in any case, or wrong if it is not
+      return false;
+  }
+}
+
 // `is_optional`: the model runs on whatever there is if there is no device of that name.
 std::shared_ptr<AtollDelegate> OpenDelegate(const SessionOptions& options, bool is_optional) {
   if (!options.record.empty()) CheckOutputFile("--record", options.record);
@@ -204,6 +223,11 @@ InputSlot SlotOf(AtollTensor* tensor) {
 
 }  // namespace
 
+bool IsDevice(std::string_view name, atollrt::DeviceName::Kind kind) {
+  const auto parsed = atollrt::ParseDeviceName(name);
+  return parsed.ok() && parsed->kind == kind;
+}
+
 void AddSessionOptions(Command* command, SessionOptions* options) {
   command->Add("MODEL", options->model)->required();
   AddDeviceOptions(command, options);
@@ -272,7 +296,7 @@ Session::Session(const SessionOptions& options, const Session* device_of,
   interpreter_options.residency_set = options.residency_set;
   const bool is_for_coral = AtollModelHasOperator(model, kCoralOperator) != 0;
   // What is to run without a Coral needs none.
-  const bool is_optional = is_for_coral && !fallback.empty() && options.device.starts_with("usb");
+  const bool is_optional = is_for_coral && !fallback.empty() && MayBeCoral(options.device);
   delegate_ = device_of != nullptr ? device_of->delegate_ : OpenDelegate(options, is_optional);
   const AtollDeviceInfo info = device_info();
   device_name_ = info.name;
@@ -328,13 +352,14 @@ void Session::AnnounceHealth() const {
 }
 
 void Session::AnnounceDevice() const {
-  if (options_.device == "auto" && !substitute_path_.empty()) {
+  const bool is_auto = IsDevice(options_.device, atollrt::DeviceName::Kind::kAuto);
+  if (is_auto && !substitute_path_.empty()) {
     if (const std::string coral = FindCoral(); !coral.empty()) {
       fmt::print(stderr, "atoll: note: a Coral is plugged in; --device {} runs '{}' itself\n",
                  coral, Printable(options_.model));
     }
   }
-  if (options_.device == "auto") {
+  if (is_auto) {
     const std::string note = device_info().note;
     fmt::print(stderr, "atoll: --device auto took {} ({}){}{}\n", device_name_, device_description_,
                note.empty() ? "" : ", because ", note);

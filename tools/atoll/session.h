@@ -16,6 +16,7 @@
 
 #include "atoll/delegate.h"
 #include "atoll/runtime.h"
+#include "driver/device_name.h"
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/lint.h"
 #include "tools/atoll/subcommand.h"
@@ -40,6 +41,9 @@ struct SessionOptions {
   uint32_t residency_set = 0;       // as AtollInterpreterOptions has it
   bool copy = false;                // read the file, do not map it
 };
+
+// Whether a device's name is one of these; false for what is no name.
+bool IsDevice(std::string_view name, atollrt::DeviceName::Kind kind);
 
 struct InputShape {
   std::string name;    // of the input; empty: `index` says which one
