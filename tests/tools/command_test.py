@@ -321,6 +321,35 @@ class Inspect(CommandTest):
                        "usb9", "usb3, usb2, pcie, usb3-pi4")
 
 
+class FloatModels(CommandTest):
+    """Nothing of them runs on a device, so no time of one is told, nor zero."""
+
+    def test_nothing_is_modelled(self):
+        floats = self.model([tensor("x", [1, 8, 8, 3], 0, quantization={}),
+                             tensor("y", [1, 8, 8, 3], 0, quantization={})],
+                            {"deprecated_builtin_code": 19, "builtin_code": 19})
+        emulator = ("--device", "emu")
+        said = "nothing runs on the device"
+        self.assertIn(said, self.succeed("benchmark", floats, *emulator, "--runs", "2").stdout)
+        camera = ("--source", "test", "--frames", "2", "--fps", "0", *emulator)
+        self.assertIn(said, self.succeed("camera", floats, *camera).stdout)
+        self.assertIn(said, self.succeed("residency", floats, *emulator).stdout)
+        inspected = self.succeed("inspect", floats, *emulator).stdout
+        self.assertIn("0 of 1 operators on the device", inspected)
+        self.assertNotIn("atoll inspect", inspected)
+        for command in (("benchmark", "--runs", "2"), ("camera", *camera[:-2]), ("residency",),
+                        ("inspect",)):
+            text = self.succeed(command[0], floats, *emulator, *command[1:]).stdout
+            self.assertNotRegex(text, r"modelled +0\.|0\.000 ms per round|\b0 cycles", command)
+        # Beside one that has something there.
+        text = self.succeed("residency", floats, FASHION_MODEL, *emulator).stdout
+        self.assertIn("0: nothing on the device\n", text)
+        self.assertIn("per round, modelled", text)
+        text = self.succeed("camera", FASHION_MODEL, floats, *camera).stdout
+        self.assertIn(f"{said} (model 1)", text)
+        self.assertRegex(text, r"modelled  [0-9.]+ ms of device time .* \(model 0\)")
+
+
 class Stages(CommandTest):
     def test_bytes_and_shares(self):
         want = self.json("run", FASHION_MODEL, "--device", "cpu", "--seed", 3)["outputs"]

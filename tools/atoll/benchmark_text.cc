@@ -120,6 +120,8 @@ std::string MemoryText(const Session& session) {
                               ByteSizeText(device.bytes_to_device),
                               ByteSizeText(device.bytes_from_device));
   }
+  if (session.partitions().empty())
+    return text + "modelled nothing, as nothing runs on the device\n";
   return text +
          fmt::format(
              "modelled {:.3f} ms of device time per inference: {} cycles, {} to the device, {} "

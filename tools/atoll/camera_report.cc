@@ -404,10 +404,14 @@ std::string CameraText(const CameraRun& run) {
     }
   }
   for (size_t i = 0; first.on_device() && i < run.sessions.size(); ++i) {
+    const std::string which = run.sessions.size() > 1 ? fmt::format(" (model {})", i) : "";
+    if (run.sessions[i]->partitions().empty()) {
+      text += fmt::format("modelled  nothing, as nothing runs on the device{}\n", which);
+      continue;
+    }
     const AtollInvokeInfo device = run.sessions[i]->invoke_info();
     text += fmt::format("modelled  {:.3f} ms of device time per inference, {} cycles{}\n",
-                        device.device_seconds * 1e3, Thousands(device.device_cycles),
-                        run.sessions.size() > 1 ? fmt::format(" (model {})", i) : "");
+                        device.device_seconds * 1e3, Thousands(device.device_cycles), which);
   }
   return text;
 }

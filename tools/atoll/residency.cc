@@ -84,6 +84,7 @@ class Residency {
     return {plan_.turns + round * plan_.model_count, static_cast<size_t>(plan_.model_count)};
   }
   std::string name(size_t model) const { return Printable(sessions_[model]->options().model); }
+  bool is_on_device(size_t model) const { return !sessions_[model]->partitions().empty(); }
   std::string RoundText(int32_t round) const;
   std::string AdviceText() const;
 
@@ -140,6 +141,10 @@ Json Residency::ToJson() const {
 std::string Residency::RoundText(int32_t round) const {
   std::string text;
   for (const AtollResidencyTurn& turn : turns(round)) {
+    if (!is_on_device(static_cast<size_t>(turn.model))) {
+      text += fmt::format("    {}: nothing on the device\n", turn.model);
+      continue;
+    }
     text += fmt::format("    {}: {:.3f} ms", turn.model, turn.seconds * 1e3);
     if (turn.upload_bytes > 0) {
       text += fmt::format(", of them {:.3f} ms to upload {}", turn.upload_seconds * 1e3,
@@ -201,14 +206,22 @@ std::string Residency::ToText() const {
                  "not in them)\n"
                  "  {:>2} {:>10} {:>12} {:>12} {:>11} {:>12} {:>11}  model\n",
                  "", "program", "parameters", "activations", "inference", "upload", "upload ms");
+  bool any_on_device = false;
   for (size_t i = 0; i < models().size(); ++i) {
     const AtollResidencyModel& model = models()[i];
-    fmt::format_to(out, "  {:>2} {:>10} {:>12} {:>12} {:>11.3f} {:>12} {:>11.3f}  {}{}\n", i,
+    if (!is_on_device(i)) {
+      fmt::format_to(out, "  {:>2} {:>10} {:>12} {:>12} {:>11} {:>12} {:>11}  {} {}\n", i, "-", "-",
+                     "-", "-", "-", "-", name(i), "(nothing of it runs on the device)");
+      continue;
+    }
+    any_on_device = true;
+    fmt::format_to(out, "  {:>2} {:>10} {:>12} {:>12} {:>11.3f} {:>12} {:>11.3f}  {}\n", i,
                    Thousands(model.program_bytes), Thousands(model.parameter_bytes),
                    Thousands(model.activation_bytes), model.inference_seconds * 1e3,
-                   Thousands(model.upload_bytes), model.upload_seconds * 1e3, name(i),
-                   sessions_[i]->partitions().empty() ? " (nothing of it runs on the device)" : "");
+                   Thousands(model.upload_bytes), model.upload_seconds * 1e3, name(i));
   }
+  if (!any_on_device)
+    return text + "\nnothing runs on the device, so there is nothing to keep on it\n";
   fmt::format_to(out, "\nrounds of one inference each, modelled\n  first, on an empty device\n{}",
                  RoundText(0));
   for (int32_t round = 1; round < plan_.repeating_round; ++round) {
