@@ -355,10 +355,12 @@ Result<std::unique_ptr<Device>> OpenUsb(const std::string& device, std::string_v
   std::string there;
   for (const UsbDeviceInfo& info : *devices) there += (there.empty() ? "" : ", ") + UsbName(info);
   return NotFound(
-      "no device on USB for '%s' (there is %s; ids of an Atoll-1 are %04x:%04x); plug one in, or "
-      "use --device emu for the emulated one",
+      "no device on USB for '%s' (there is %s; ids are %04x:%04x of an Atoll-1, %04x:%04x and "
+      "%04x:%04x of a Coral, as 'lsusb' shows them); plug one in, or use --device emu for the "
+      "emulated one",
       device.c_str(), there.empty() ? "none" : there.c_str(), kAtollUsbId.vendor,
-      kAtollUsbId.product);
+      kAtollUsbId.product, kCoralBootUsbId.vendor, kCoralBootUsbId.product, kCoralUsbId.vendor,
+      kCoralUsbId.product);
 }
 
 // Devices on PCIe: over the bus, or, where the kernel's modules for a Coral have it, over their

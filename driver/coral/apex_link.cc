@@ -227,7 +227,8 @@ Status CoralApexLink::Open() {
       case ENODEV:
         return NotFound(
             "there is no %s: the kernel modules gasket and apex are not loaded, or the device is "
-            "gone",
+            "gone; 'atoll doctor' says which, --device pci drives a Coral without them, by VFIO; "
+            "or use --device emu for the emulated one",
             node_.c_str());
       case EACCES:
         return Status(StatusCode::kPermissionDenied,

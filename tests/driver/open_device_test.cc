@@ -350,13 +350,19 @@ TEST(OpenDevice, AbsentDevicesSayWhatToDoNext) {
   for (const auto& usb : {none, std::shared_ptr<UsbBus>()}) {
     for (const char* name :
          {"usb", "usb:0", "usb:17", "usb:99999999999999999999", "usb:2-3.1", "pci", "pci:0",
-          "pci:99999999999999999999", "pci:0000:01:00.0", "pci:01:00.0"}) {
+          "pci:99999999999999999999", "pci:0000:01:00.0", "pci:01:00.0", "/dev/apex_7777"}) {
       const auto device = OpenDevice({.device = name, .usb = usb});
       EXPECT_EQ(device.code(), StatusCode::kNotFound) << name;
       EXPECT_THAT(device.status().message(), HasSubstr("use --device emu")) << name;
       EXPECT_THAT(device.status().message(), HasSubstr(name));
     }
   }
+  // What a Coral is called by lsusb, before and after it has its firmware; and the other way to it.
+  const auto usb = OpenDevice({.device = "usb", .usb = none});
+  EXPECT_THAT(usb.status().message(), HasSubstr("1a6e:089a and 18d1:9302 of a Coral"));
+  const auto apex = OpenDevice({.device = "/dev/apex_7777"});
+  EXPECT_THAT(apex.status().message(), HasSubstr("--device pci"));
+  EXPECT_THAT(apex.status().message(), HasSubstr("'atoll doctor'"));
   const auto device = OpenDevice({.device = "emu:usb9"});
   EXPECT_EQ(device.code(), StatusCode::kNotFound);
   EXPECT_THAT(device.status().message(), HasSubstr("usb3, usb2"));
