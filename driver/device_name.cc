@@ -6,6 +6,7 @@
 #include <string>
 
 #include "driver/profiles/device_profile.h"
+#include "runtime/base/login.h"
 
 namespace atollrt {
 namespace {
@@ -102,7 +103,7 @@ bool IsOneOf(std::string_view text, std::initializer_list<std::string_view> word
 }
 
 Status NoDevice(std::string_view text) {
-  const std::string name(text);
+  const std::string name = WithoutLogin(text);
   const std::string lower = Normalized(text);
   if (lower.empty()) {
     return InvalidArgument("the device has an empty name; 'auto' takes what is there");
@@ -125,7 +126,7 @@ Status NoDevice(std::string_view text) {
     return InvalidArgument("'%s' is a camera, not a device that computes; give it as the source",
                            name.c_str());
   }
-  const std::string meant = Suggest(text);
+  const std::string meant = Suggest(name);
   return InvalidArgument(
       "'%s' is no device%s%s%s; the names are auto, cpu, emu, emu:PROFILE, usb, usb:N, "
       "usb:BUS-PORT, pci, pci:N, pci:ADDRESS, /dev/apex_N, broker, broker:PATH, grpc://HOST:PORT "
@@ -135,7 +136,7 @@ Status NoDevice(std::string_view text) {
 }
 
 Status Misplaced(std::string_view text, const char* problem) {
-  return InvalidArgument("device '%.*s': %s", static_cast<int>(text.size()), text.data(), problem);
+  return InvalidArgument("device '%s': %s", WithoutLogin(text).c_str(), problem);
 }
 
 Result<DeviceName> ParseEmulator(std::string_view text, std::string_view rest) {
@@ -171,9 +172,10 @@ Result<DeviceName> ParseHost(std::string_view text, std::string_view rest) {
   const bool is_host = std::ranges::all_of(host, is_of_host) && host.size() <= 253;
   if (!is_host || (is_bracketed && end == rest.npos) || (host.empty() && !rest.empty()) ||
       (has_port ? !IsNumber(port) || port.size() > 5 : !port.empty())) {
-    return Misplaced(text,
-                     "behind 'grpc://' belongs a computer, as in grpc://pi4.local:8001 or "
-                     "grpc://[fe80::1]:8001; 'grpc://' alone says which there are");
+    return Misplaced(
+        text,
+        "behind 'grpc://' belongs a computer without a login, as in grpc://pi4.local:8001 or "
+        "grpc://[fe80::1]:8001; 'grpc://' alone says which there are");
   }
   return DeviceName{DeviceName::Kind::kNetwork, rest};
 }

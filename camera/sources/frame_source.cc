@@ -9,10 +9,10 @@
 #include <cstring>
 
 #include "camera/picture/file_io.h"
-#include "camera/sources/http_camera.h"
 #include "camera/sources/http_text.h"
 #include "camera/sources/mjpeg.h"
 #include "camera/sources/sources.h"
+#include "runtime/base/login.h"
 
 namespace atollrt {
 namespace {

@@ -29,9 +29,6 @@ struct CameraUrl {
 // text without its login.
 Result<CameraUrl> ParseCameraUrl(std::string_view text);
 
-// Any address, valid or not, without the login that it may have.
-std::string WithoutLogin(std::string_view text);
-
 // Where a camera that was asked at `from` sends us on to, which must be the same host and port: a
 // login is for the server that it was given for, and nobody else is to choose whom we talk to.
 Result<CameraUrl> FollowRedirect(const CameraUrl& from, std::string_view location);

@@ -25,6 +25,7 @@ namespace atollrt {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // A bus with these devices, of which `openable` is an emulated Atoll-1; the others are busy.
 class ListedBus : public UsbBus {
@@ -343,6 +344,18 @@ TEST(ParseDeviceName, KnowsEveryForm) {
   ASSERT_TRUE(group.ok());
   EXPECT_EQ(group->kind, Kind::kGroup);
   EXPECT_THAT(group->members, ::testing::ElementsAre("emu", "emu:usb2", "emu"));
+}
+
+TEST(OpenDevice, LoginsStayOutOfSentences) {
+  for (const char* name :
+       {"grpc://me:secret@host", "grpc://me:secret@host:1,emu", "emu,grpc://me:secret@host",
+        "http://me:secret@host/x", "http://me:secret@host/x.json", "me:secret@host",
+        "cpu,grpc://me:sec/ret@host"}) {
+    const auto device = OpenDevice({.device = name});
+    EXPECT_EQ(device.code(), StatusCode::kInvalidArgument) << name;
+    EXPECT_THAT(device.status().message(), Not(HasSubstr("ret"))) << name;
+    EXPECT_THAT(device.status().message(), HasSubstr("host")) << name;
+  }
 }
 
 TEST(OpenDevice, AbsentDevicesSayWhatToDoNext) {

@@ -437,6 +437,24 @@ class BadDevices(CommandTest):
         self.fail_with(USAGE, ("verify", FASHION_MODEL, "--against", "edgetpu"),
                        "a Coral USB Accelerator is 'usb'")
 
+    def test_logins_stay_out_of_sentences(self):
+        """Sentences are shown to others, in logs and in reports of bugs."""
+        for scheme in ("http", "https", "oip", "oips", "grpc", "grpcs"):
+            for place in ("me:secret@host:1/m", "me:secret@host", "me:se/cret@host:8000/m",
+                          "secret@host:1/m/n", "me:secret@host:1/m.json"):
+                address = f"{scheme}://{place}"
+                for command in (("benchmark", "--target", address),
+                                ("benchmark", FASHION_MODEL, "--target", address),
+                                ("run", FASHION_MODEL, "--device", address),
+                                ("run", FASHION_MODEL, "--device", f"emu,{address}"),
+                                ("verify", FASHION_MODEL, "--against", address)):
+                    result = run(*command)
+                    self.assertNotEqual(result.code, 0, command)
+                    self.assertNotIn("cret", result.stderr, command)
+                    self.assertNotIn("se/", result.stderr, command)
+                    if FASHION_MODEL in command and command[0] != "benchmark":
+                        self.assertIn("host", result.stderr, command)
+
     def test_the_cpu_is_no_device(self):
         """What only devices have is refused, not ignored."""
         for option in (("--faults", "seed:1:1/9"), ("--record", self.directory / "x.pcapng"),

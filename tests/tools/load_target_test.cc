@@ -56,6 +56,19 @@ TEST(OipAddressTest, WhatIsNone) {
   }
 }
 
+TEST(OipAddressTest, LoginsStayOutOfSentences) {
+  for (const char* text : {"http://me:secret@host:80/m", "oip://me:secret@host:80/m",
+                           "grpcs://secret@host:80/m", "oip://me:sec/ret@host:80"}) {
+    try {
+      ParseOipAddress(text);
+      ADD_FAILURE() << text;
+    } catch (const CommandError& error) {
+      EXPECT_EQ(std::string(error.what()).find("ret"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("://host:80"), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST(OipAddressTest, Tls) {
   EXPECT_TRUE(ParseOipAddress("oips://h:1/m").tls);
   EXPECT_FALSE(ParseOipAddress("oip://h:1/m").tls);

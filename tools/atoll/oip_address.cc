@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/login.h"
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/files.h"
 #include "tools/atoll/load_target.h"
@@ -86,8 +87,9 @@ OipAddress ParseOipAddress(const std::string& text) {
   if (!is_good) {
     Fail(ExitCode::kUsage,
          "'{}' is no address of a server; write oip://HOST:PORT or oip://HOST:PORT/MODEL, with TLS "
-         "oips://, or over gRPC grpc://HOST:PORT/MODEL, with TLS grpcs://",
-         text);
+         "oips://, or over gRPC grpc://HOST:PORT/MODEL, with TLS grpcs://, all without "
+         "a login",
+         atollrt::WithoutLogin(text));
   }
   address.host = place.substr(0, colon);
   address.port = *port;

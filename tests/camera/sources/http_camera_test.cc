@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/login.h"
 #include "tests/support/allocation_meter.h"
 
 namespace atollrt {
