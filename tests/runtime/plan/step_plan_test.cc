@@ -229,6 +229,30 @@ TEST(FoldPads, LeavesPaddingThatOthersRead) {
   EXPECT_THAT(folded->steps, SizeIs(2));
 }
 
+// A step that stands for several reads where the last of them stands, and by then somebody may have
+// written to a variable. (No operator that there is writes to one of four dimensions.)
+int32_t Variable(ModelBuilder* m, Shape shape) {
+  const int32_t variable = m->Activation(std::move(shape));
+  m->tensor(variable).is_variable = true;
+  return variable;
+}
+
+TEST(FoldPads, LeavesPaddingOfVariables) {
+  for (const bool is_variable : {false, true}) {
+    ModelBuilder m;
+    const int32_t x = m.Input({1, 8, 8, 3});
+    const int32_t state = is_variable ? Variable(&m, {1, 8, 8, 3}) : x;
+    const int32_t padded = m.Pad(state, {0, 0, 1, 1, 1, 1, 0, 0});
+    m.Output(m.Conv2D(padded, {.channels = 4, .kernel = 3, .padding = Padding::kValid}));
+    m.Output(m.DepthwiseConv2D(m.Pad(state, {0, 0, 1, 1, 1, 1, 0, 0}),
+                               {.kernel = 3, .padding = Padding::kValid}));
+    const auto model = m.Load();
+    const auto folded = FoldPads(model->graph(), Nodes(*model), kFeatures);
+    ASSERT_TRUE(folded.ok());
+    EXPECT_THAT(folded->steps, SizeIs(is_variable ? 4 : 2));
+  }
+}
+
 TEST(AttachTails, MakesAnAddATail) {
   ModelBuilder m;
   const int32_t x = m.Input({1, 8, 8, 4});
@@ -256,6 +280,19 @@ TEST(ChainLines, ChainsWhatHandsOnLargeTensors) {
   for (const Step& step : chained.steps) nodes = std::max(nodes, NodesOf(step).size());
   EXPECT_GE(nodes, 2u);
   EXPECT_LT(chained.steps.size(), 3u);
+}
+
+TEST(ChainLines, LeavesWhatReadsVariables) {
+  for (const bool is_variable : {false, true}) {
+    ModelBuilder m;
+    const int32_t x = m.Input({1, 160, 160, 8});
+    int32_t y = is_variable ? Variable(&m, {1, 160, 160, 8}) : x;
+    for (int i = 0; i < 2; ++i) y = m.Conv2D(y, {.channels = 16, .kernel = 3});
+    m.Output(y);
+    const auto model = m.Load();
+    const StepPlan chained = ChainLines(model->graph(), Nodes(*model));
+    EXPECT_THAT(chained.steps, SizeIs(is_variable ? 2 : 1));
+  }
 }
 
 TEST(PlanSteps, KeepsEveryStepIfAllTensorsAreKept) {
