@@ -57,10 +57,12 @@ void JpegSplitter::Append(std::span<const uint8_t> bytes) {
   // What is not needed any more goes when it is more than what stays, so that moving the rest costs
   // no more than having read it.
   if (begin_ >= window_.size() - begin_) {
+    work_bytes_ += window_.size() - begin_;
     window_.erase(window_.begin(), window_.begin() + static_cast<ptrdiff_t>(begin_));
     position_ -= begin_;
     begin_ = 0;
   }
+  work_bytes_ += bytes.size();
   window_.insert(window_.end(), bytes.begin(), bytes.end());
 }
 
@@ -106,13 +108,20 @@ bool JpegSplitter::FindStart() {
                                    : window_.size() - std::min<size_t>(left, 2);
   gap_bytes_ += start - begin_;
   begin_ = start;
+  work_bytes_ += std::min(start + 3, window_.size()) - position_;
   position_ = in_picture_ ? start + 2 : start;
   return in_picture_;
 }
 
 // Where the picture at begin_ ends; nullopt if that is not known yet.
 std::optional<size_t> JpegSplitter::FindEnd() {
-  while (const std::optional<Marker> marker = NextMarker(window_, &position_)) {
+  const auto next_marker = [&] {
+    const size_t from = position_;
+    const std::optional<Marker> marker = NextMarker(window_, &position_);
+    work_bytes_ += std::min(position_ + 4, window_.size()) - std::min(from, window_.size());
+    return marker;
+  };
+  while (const std::optional<Marker> marker = next_marker()) {
     position_ = marker->next;
     if (marker->code == kEoi) return marker->next;
     if (marker->code != kSoi) continue;

@@ -35,6 +35,10 @@ class JpegSplitter {
   // is nothing more to be had.
   Result<bool> Next(std::vector<uint8_t>* picture);
 
+  // How many bytes were looked at and moved so far, each time counted: in proportion to the length
+  // of the stream, whatever is in it and in whatever pieces it comes.
+  uint64_t work_bytes() const { return work_bytes_; }
+
  private:
   bool FindStart();
   std::optional<size_t> FindEnd();
@@ -45,6 +49,7 @@ class JpegSplitter {
   size_t gap_bytes_ = 0;
   bool in_picture_ = false;
   bool finished_ = false;
+  uint64_t work_bytes_ = 0;
 };
 
 // From the frame header of the JPEG that `bytes` begins with.
