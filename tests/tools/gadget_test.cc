@@ -21,6 +21,7 @@
 #include "driver/faults/fault_plan.h"
 #include "driver/faults/faulty_bus.h"
 #include "runtime/base/bytes.h"
+#include "tests/driver/emulator/emulated_program.h"
 #include "tests/support/open_atoll1.h"
 #include "tests/support/rng.h"
 #include "tests/support/test_executables.h"
@@ -152,18 +153,19 @@ class HostEnd final : public UsbTransport {
   std::atomic<int> empty_transfers_{0};
 };
 
-CoreOptions Options() {
+CoreOptions Options(Face face = Face::kDirect) {
   CoreOptions options;
   options.profile = DeviceProfiles()[0];
+  options.face = face;
   return options;
 }
 
 // A gadget that serves on a thread of its own, and the host's end.
 class GadgetTest : public testing::Test {
  protected:
-  explicit GadgetTest(std::string_view faults = "") : stop_(eventfd(0, 0)) {
-    std::shared_ptr<UsbBus> bus =
-        std::make_shared<EmulatedBus>(std::vector<CoreOptions>{Options()});
+  explicit GadgetTest(std::string_view faults = "", const CoreOptions& core = Options())
+      : stop_(eventfd(0, 0)) {
+    std::shared_ptr<UsbBus> bus = std::make_shared<EmulatedBus>(std::vector<CoreOptions>{core});
     if (!faults.empty()) {
       auto plan = ParseFaultScript(faults);
       EXPECT_TRUE(plan.ok());
@@ -366,6 +368,44 @@ TEST_F(UnpluggedGadgetTest, LeavesTheBusAndComesBack) {
   const auto again = OpenDevice();
   ASSERT_NE(again, nullptr);
   RunTable(again.get(), 100);
+}
+
+class SteppedGadgetTest : public GadgetTest {
+ protected:
+  SteppedGadgetTest() : GadgetTest("", Options(Face::kStepped)) {}
+};
+
+// As systemd and people stop a service. Cycle by cycle the instruction takes hours.
+TEST_F(SteppedGadgetTest, StopsInALongInstruction) {
+  Pool2DInstruction pool;
+  pool.output_address = 2 << 20;
+  pool.batch = pool.input_h = pool.output_h = pool.channels = 1;
+  pool.input_w = pool.output_w = 2 << 20;
+  pool.kernel_h = pool.stride_h = pool.stride_w = 1;
+  pool.kernel_w = 65535;
+  pool.pad_left = 32767;
+  pool.clamp_min = -128;
+  pool.clamp_max = 127;
+  pool.flags = kFlagAverage;
+  Bytes records = ProgramRecord({FillInstruction{.bytes = 1}, pool, EndInstruction{}});
+  Append(records, StartRecord({.instruction_count = 3}));
+  ASSERT_TRUE(host_->BulkOut(kRecordEndpoint, records, Clock::now()).ok());
+  // While it runs, a request for a register waits, and with it the thread that answers.
+  uint8_t bytes[4];
+  const auto status = RegisterRequest(static_cast<uint32_t>(Register::kStatus), RegisterWidth::k32,
+                                      RegisterAccess::kRead);
+  while (host_->Control(status, bytes, Clock::now() + std::chrono::seconds(3)).ok()) {
+    ASSERT_NE(LoadLittleEndian<uint32_t>(bytes), static_cast<uint32_t>(CoreStatus::kFaulted));
+  }
+  ASSERT_EQ(Stop(), ServeEnd::kStopped);
+  // It serves again, as if nothing had been.
+  uint64_t count = 0;
+  ASSERT_EQ(read(stop_.get(), &count, sizeof(count)), ssize_t{sizeof(count)});
+  StartToServe();
+  host_->Send(FUNCTIONFS_ENABLE);
+  const auto device = OpenDevice();
+  ASSERT_NE(device, nullptr);
+  RunTable(device.get(), 100);
 }
 
 TEST(FunctionDescriptors, DescribeTheSameInterfaceAtEachSpeed) {

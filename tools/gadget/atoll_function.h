@@ -129,6 +129,7 @@ class AtollFunction final : public Function {
   void Disable() override;
   Result<size_t> ControlIn(const ControlSetup& setup, std::span<uint8_t> data) override;
   Status ControlOut(const ControlSetup& setup, size_t length, const ReceiveData& receive) override;
+  void GiveUp() override { transport_->Cancel(); }
   Wish wish() override;
   int attention_fd() const override { return attention_.get(); }
 

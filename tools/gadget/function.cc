@@ -4,12 +4,16 @@
 #include <fcntl.h>
 #include <linux/usb/functionfs.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <iterator>
+#include <thread>
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/log.h"
@@ -276,11 +280,51 @@ void FunctionFs::Stall(const Event& event) {
   }
 }
 
+namespace {
+
+// While a request is answered nobody looks at `stop_fd` otherwise, and that may take as long as the
+// longest instruction of a device.
+class StopWatch {
+ public:
+  StopWatch(Function* function, int stop_fd) : over_(eventfd(0, EFD_CLOEXEC)) {
+    // Signals are for the thread that waits for the host.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    thread_ = std::thread([this, function, stop_fd] { Watch(function, stop_fd); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  ~StopWatch() {
+    const uint64_t one = 1;
+    (void)!write(over_.get(), &one, sizeof(one));
+    thread_.join();
+  }
+
+ private:
+  void Watch(Function* function, int stop_fd) {
+    constexpr int kPauseMs = 10;
+    for (int pause_ms = -1;;) {
+      // What is in stop_fd stays there.
+      pollfd files[] = {{over_.get(), POLLIN, 0}, {pause_ms < 0 ? stop_fd : -1, POLLIN, 0}};
+      if (poll(files, std::size(files), pause_ms) < 0) continue;
+      if (files[0].revents != 0) return;
+      function->GiveUp();
+      pause_ms = kPauseMs;
+    }
+  }
+
+  const FileDescriptor over_;
+  std::thread thread_;
+};
+
+}  // namespace
+
 Result<ServeEnd> ServeFunction(FunctionFs* function_fs, Function* function, int stop_fd) {
   struct DisableAtEnd {
     Function* function;
     ~DisableAtEnd() { function->Disable(); }
   } disable_at_end{function};
+  const StopWatch stop_watch(function, stop_fd);
   for (;;) {
     pollfd files[] = {{function_fs->control_fd(), POLLIN, 0},
                       {stop_fd, POLLIN, 0},

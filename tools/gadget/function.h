@@ -121,6 +121,10 @@ class Function {
   virtual Status ControlOut(const ControlSetup& setup, size_t length,
                             const ReceiveData& receive) = 0;
 
+  // On another thread, and perhaps again and again: Disable is about to come, so whatever takes its
+  // time is to be cut short.
+  virtual void GiveUp() {}
+
   // What should happen now; asked after each event and when `attention` (below) is readable.
   enum class Wish {
     kServe,   // go on
