@@ -17,6 +17,8 @@ import unittest
 
 SOURCE, BUILD, SHARED, CMAKE, CC, CXX = (pathlib.Path(a) for a in sys.argv[1:7])
 EMULATOR = sys.argv[7:8]
+sys.path.insert(0, str(SOURCE / "tests/support"))
+from absent import absent  # noqa: E402
 PAGES = [SOURCE / "README.md", *sorted((SOURCE / "docs").glob("*.md"))]
 MODEL = SOURCE / "models/fashion/fashion_int8.tflite"
 # Without end, for a terminal, or about what a test does not have.
@@ -98,8 +100,9 @@ class Snippets(unittest.TestCase):
 
     def test_c(self):
         """By the lines for make."""
-        if not shutil.which("make") or not shutil.which("pkg-config"):
-            self.skipTest("make or pkg-config is not installed")
+        for program in ("make", "pkg-config"):
+            if not shutil.which(program):
+                absent(program)
         (_, make), = fences("make")
         programs = list(fences("c"))
         self.assertGreater(len(programs), 0)
@@ -239,7 +242,7 @@ int Program(AtollInterpreter* interpreter, const std::vector<std::string>& label
             self.assertIn(variable, variables)
         lists = [SHARED / "models/MANIFEST.md", SHARED / "images/MANIFEST.md"]
         if not all(path.exists() for path in lists):
-            self.skipTest("the reference models are absent")
+            absent("models", is_reference=True)
         seen = "".join(path.read_text() for path in lists)
         for variable, path in addresses:
             _, _, _, owner, repository, commit = variables[variable].split("/")

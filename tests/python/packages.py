@@ -10,6 +10,9 @@ import sys
 
 import numpy as np
 
+sys.path.insert(0, os.path.join(os.environ["ATOLL_SOURCE_DIR"], "tests/support"))
+from absent import absent  # noqa: E402,F401 for whoever imports this
+
 SOURCE = pathlib.Path(os.environ["ATOLL_SOURCE_DIR"])
 SHARED = pathlib.Path(os.environ["ATOLL_SHARED_DIR"])
 FASHION = SOURCE / "models/fashion/fashion_int8.tflite"

@@ -6,7 +6,7 @@ import unittest
 
 import atoll
 import numpy as np
-from packages import FASHION, SHARED
+from packages import FASHION, SHARED, absent
 
 CHANNELS = 3
 
@@ -111,7 +111,7 @@ class Quantize(unittest.TestCase):
     def test_half_quantized_file(self):
         model = SHARED / "models/float/mlperf_tiny_kws_hybrid.tflite"
         if not model.exists():
-            self.skipTest("reference data: models/float")
+            absent("models/float", is_reference=True)
         samples = np.random.default_rng(5).uniform(-20, 20, (16, 49, 10, 1))
         made = atoll.quantize(model, samples)
         self.assertEqual({layer["type"] for layer in made.report["layers"]}, {"int8"})

@@ -15,7 +15,7 @@ import numpy as np
 import packages
 import tflite_runtime
 import tflite_runtime.interpreter as tflite
-from packages import FASHION, SCENES, SOURCE
+from packages import FASHION, SCENES, SOURCE, absent
 
 BAD_MODELS = SOURCE / "tests/golden/ops/error"
 
@@ -127,7 +127,7 @@ class Signatures(Interpreters):
         # By the reference data, as the bundled models have none.
         self.path = packages.SHARED / "models/libredgetpu_dense_256.tflite"
         if not self.path.exists():
-            self.skipTest(f"{self.path} is absent")
+            absent(str(self.path), is_reference=True)
         self.interpreter = tflite.Interpreter(str(self.path))
 
     def test_names(self):
@@ -227,7 +227,7 @@ class Opening(Interpreters):
         original = packages.SHARED / f"models/{name}.tflite"
         compiled = packages.SHARED / f"models/edgetpu/{name}_edgetpu.tflite"
         if not compiled.exists():
-            self.skipTest(f"{compiled} is absent")
+            absent(str(compiled), is_reference=True)
         interpreter = tflite.Interpreter(str(compiled))
         text = self.fails(RuntimeError, "Encountered unresolved custom op: edgetpu-custom-op.",
                           interpreter.allocate_tensors)

@@ -22,7 +22,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.environ["ATOLL_SOURCE_DIR"], "tests/serve/oip"))
 from rest_test import LONG, SIMPLE, RestTest, simple_request  # noqa: E402
-from atoll_command import COMMAND, SOURCE, free_ports, need  # noqa: E402
+from atoll_command import COMMAND, SOURCE, absent, free_ports, need  # noqa: E402
 
 HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:" + os.environ.get("PATH", ""))
 MODELS = [f"model{i}" for i in range(12)]
@@ -45,7 +45,7 @@ class Behind(RestTest):
                                   grpc=f"127.0.0.1:{grpc}" if self.has_grpc else "none"), (rest, grpc)
             except AssertionError as error:
                 if "without gRPC" in str(error):
-                    self.skipTest("atoll-serve was built without gRPC")
+                    absent("gRPC, when atoll-serve was built")
                 self.assertRegex(str(error), "Address already in use|another program does")
                 return None
         return self.wait_for(one, "a server")

@@ -16,6 +16,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.join(os.environ["ATOLL_SOURCE_DIR"], "tests/support"))
+from absent import absent  # noqa: E402,F401 for whoever imports this
+
 EMULATOR = os.environ.get("ATOLL_EMULATOR", "")
 COMMAND = [EMULATOR, os.environ["ATOLL_COMMAND"]] if EMULATOR else [os.environ["ATOLL_COMMAND"]]
 FLATC = os.environ["ATOLL_FLATC"]

@@ -18,7 +18,7 @@ import time
 import unittest
 
 from atoll_command import (COMMAND, EMULATOR, FASHION_DATA, FASHION_LABELS, FASHION_MODEL,
-                           CommandTest, need, run)
+                           CommandTest, absent, need, run)
 
 FASHION = (FASHION_MODEL, "--device", "emu")
 
@@ -100,7 +100,7 @@ class CameraTest(CommandTest):
 class Frames(CameraTest):
     def test_fashion(self):
         if not FASHION_DATA.exists():
-            self.skipTest("the Debian package dataset-fashion-mnist is absent")
+            absent("the Debian package dataset-fashion-mnist")
         accuracy = {}
         for device in ("cpu", "emu"):
             report = self.json("camera", FASHION_MODEL, "--labels", FASHION_LABELS, "--source",

@@ -19,7 +19,7 @@ import time
 import unittest
 
 import atoll_command
-from atoll_command import COMMAND, SHARED, need
+from atoll_command import COMMAND, SHARED, absent, need
 from coral_stand_in import splitmix64
 
 GOLDEN = SHARED / "golden/coral-pcie"
@@ -146,7 +146,7 @@ class Recordings(EveryScenario, CoralPcieTest):
     def test_a_session_over_vfio_is_played_back(self):
         scenario = SCENARIOS["cocompiled_pair"]
         if not are_there(scenario):
-            self.skipTest("no such model")
+            absent("models of a scenario", is_reference=True)
         recording = self.directory / "recording.pcapng"
         models = [model_path(m) for m in scenario["models"]]
         order = ["--order", ",".join(map(str, scenario["order"])), "--json"]
@@ -228,7 +228,7 @@ class Sessions(CoralPcieTest):
                                ("mobilenet_v1_0.25_128_offset_4", False)):
             scenario = SCENARIOS[name]
             if not are_there(scenario):
-                self.skipTest("no such model")
+                absent("models of a scenario", is_reference=True)
             events = self.check("apex", scenario, "--offset", scenario["input_offset"],
                                 "--registered")
             host_of = {}  # by address of the chip
@@ -247,7 +247,7 @@ class Sessions(CoralPcieTest):
     def test_several_runs_are_in_the_ring_at_once(self):
         scenario = SCENARIOS["mobilenet_v1_0.25_128_seeds"]
         if not are_there(scenario):
-            self.skipTest("no such model")
+            absent("models of a scenario", is_reference=True)
         for way in WAYS:
             events = self.check(way, scenario, "--ahead", 3)
             first_event = next(i for i, e in enumerate(events) if e["e"] == "event")

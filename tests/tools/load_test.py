@@ -11,7 +11,7 @@ import threading
 import time
 import unittest
 
-from atoll_command import COMMAND, CommandTest, FASHION_DATA, FASHION_MODEL, need, run
+from atoll_command import COMMAND, CommandTest, FASHION_DATA, FASHION_MODEL, absent, need, run
 from oip_server import HEAD, Model, Server
 
 CPU = ("--device", "cpu", "--threads", "1")
@@ -353,7 +353,7 @@ class Servers(CommandTest):
                             key, "-out", certificate, "-days", "2", "-subj", "/CN=test", "-addext",
                             "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
         except FileNotFoundError:
-            self.skipTest("openssl is not installed")
+            absent("openssl")
         with Server({"m": self.bytes_model()}, certificate=(certificate, key)) as server:
             target = ("benchmark", "--target", server.address + "/m", "--runs", "5")
             report = self.json(*target, "--ca-file", certificate)

@@ -19,7 +19,7 @@ import time
 import unittest
 
 from atoll_command import (COMMAND, EMULATOR, FASHION_DATA, FASHION_LABELS, FASHION_MODEL, SHARED,
-                           SOURCE, CommandTest, need, run)
+                           SOURCE, CommandTest, absent, need, run)
 
 SERVE = os.environ["ATOLL_SERVE"]
 SCENES_MODEL = SOURCE / "models/scenes/scenes_int8.tflite"
@@ -181,7 +181,7 @@ class Ends(NetworkTest):
     def test_one_of_two_is_killed_under_a_camera(self):
         """No frame is lost, and each has what it has without."""
         if not FASHION_DATA.exists():
-            self.skipTest("the Debian package dataset-fashion-mnist is absent")
+            absent("the Debian package dataset-fashion-mnist")
         frames = 240
         hosts = [Host(self), Host(self)]
         results = self.directory / "results"
@@ -290,7 +290,7 @@ class Access(NetworkTest):
     def setUp(self):
         super().setUp()
         if not shutil.which("openssl"):
-            self.skipTest("openssl is absent")
+            absent("openssl")
 
     def test_token_and_tls(self):
         keys = self.certificates()

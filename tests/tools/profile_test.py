@@ -6,7 +6,7 @@ import math
 import re
 import unittest
 
-from atoll_command import FASHION_MODEL, SHARED, CommandTest, tensor
+from atoll_command import FASHION_MODEL, SHARED, CommandTest, absent, tensor
 
 DEVICE_TRACKS = ["requests", "link out", "infeed", "DMA", "array", "vector", "outfeed", "link in"]
 MOBILENET = SHARED / "models/mobilenet_v1_0.5_160_quant.tflite"
@@ -58,7 +58,7 @@ class Profile(CommandTest):
 
     def test_streaming(self):
         if not MOBILENET.exists():
-            self.skipTest(f"{MOBILENET} is absent")
+            absent(MOBILENET.name, is_reference=True)
         report = self.json("profile", MOBILENET, "--device", "emu:1mib", "--runs", "2")
         self.check_report(report)
         self.assertGreater(report["modelled"]["parts_ms"]["parameters"], 0)
@@ -193,7 +193,7 @@ class Trace(CommandTest):
 
     def test_streaming(self):
         if not MOBILENET.exists():
-            self.skipTest(f"{MOBILENET} is absent")
+            absent(MOBILENET.name, is_reference=True)
         report, trace = self.trace(MOBILENET, "--device", "emu:1mib", "--runs", "1")
         self.check_device(report, self.check(report, trace))
 

@@ -11,7 +11,7 @@ import time
 import unittest
 import zipfile
 
-from atoll_command import COMMAND, FLATC, SHARED, SOURCE, CommandTest, run
+from atoll_command import COMMAND, FLATC, SHARED, SOURCE, CommandTest, absent, run
 
 SIDE, CHANNELS, FILTERS = 8, 3, 4
 
@@ -244,7 +244,7 @@ class Quantize(CommandTest):
     def test_half_quantized_file(self):
         model = SHARED / "models/float/mlperf_tiny_kws_hybrid.tflite"
         if not model.exists():
-            self.skipTest("reference data: models/float")
+            absent("models/float", is_reference=True)
         samples = self.file("s.npy", npy((16, 49, 10, 1), self.values(16 * 490)))
         report = self.quantize(samples, model=model)
         self.assertEqual({layer["type"] for layer in report["layers"]}, {"int8"})

@@ -8,7 +8,7 @@ import os
 import subprocess
 import unittest
 
-from atoll_command import (COMMAND, FASHION_MODEL, SHARED, SOURCE, CommandTest, Result, run)
+from atoll_command import (COMMAND, FASHION_MODEL, SHARED, SOURCE, CommandTest, Result, absent, run)
 
 PICTURE = SOURCE / "models/fashion/ankle_boot.pgm"
 NOTE = "was compiled for a Coral, and none is used: "
@@ -241,7 +241,7 @@ class Finding(Substitutes):
         """They are known by their hashes."""
         models = SHARED / "models"
         if not models.exists():
-            self.skipTest("no reference data")
+            absent("models", is_reference=True)
         name = "libredgetpu_bright_16x16"
         renamed = self.file("any.tflite", (models / f"edgetpu/{name}_edgetpu.tflite").read_bytes())
         self.fail_with(BAD_MODEL, ("run", renamed), "enough for Coral's public models")

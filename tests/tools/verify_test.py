@@ -6,7 +6,7 @@ import hashlib
 import json
 import unittest
 
-from atoll_command import FASHION_MODEL, SHARED, CommandTest, run, tensor
+from atoll_command import FASHION_MODEL, SHARED, CommandTest, absent, run, tensor
 
 FLIPPED = "0" * 64
 
@@ -233,7 +233,7 @@ class Verify(CommandTest):
         """Results that TensorFlow Lite gave."""
         golden = SHARED / "golden/models"
         if not golden.exists() or not (SHARED / "models").exists():
-            self.skipTest(f"{golden} is absent")
+            absent(f"{golden} and models", is_reference=True)
         for name in ("mobilenet_v1_0.25_128_quant", "mlperf_tiny_kws_int8"):
             for device in ("cpu", "emu"):
                 with self.subTest(name, device=device):

@@ -23,6 +23,9 @@ import time
 import unittest
 import urllib.request
 
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../support"))
+from absent import absent  # noqa: E402
+
 from fleet_testing import (BOOT, FASHION_MODEL, FLEET, LENGTH, LONG, SHARED, SIMPLE, SOURCE, Client, FleetTest,
                            PortTaken, check_nats, eventually, fleet, free_ports, job_id, pixels, run,
                            start_nats)
@@ -1252,8 +1255,7 @@ class Golden(FleetTest):
     def test_models(self):
         folder = SHARED / "models"
         if not folder.exists():
-            self.assertNotEqual(os.environ.get("ATOLL_REQUIRE_SHARED"), "1")
-            self.skipTest("reference data is absent")
+            absent("models", is_reference=True)
         files = [FASHION_MODEL, CROPS, SCENES, SIMPLE, *sorted(folder.glob("*.tflite"))]
         server = self.server("max_payload: 8MB")
         count = 0

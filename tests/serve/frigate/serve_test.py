@@ -18,6 +18,9 @@ import threading
 import time
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
+from absent import absent  # noqa: E402
+
 SERVE, ATOLL, SOURCE = (pathlib.Path(word) for word in sys.argv[1:4])
 MODEL = SOURCE / "models/scenes/scenes_int8.tflite"
 LABELS = SOURCE / "models/fashion/labels.txt"
@@ -201,7 +204,7 @@ class Access(ServeTest):
             import zmq
             import zmq.auth
         except ImportError:
-            self.skipTest("python3-zmq is not installed")
+            absent("python3-zmq")
         for name in ("server", "camera", "stranger"):
             zmq.auth.create_certificates(self.place, name)
         keys = ("--zmq-key", self.place / "server.key_secret", "--zmq-clients", self.place / "camera.key")

@@ -12,7 +12,8 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.environ["ATOLL_SOURCE_DIR"], "tests/tools"))
-from atoll_command import (COMMAND, FASHION_DATA, FASHION_MODEL, SOURCE, CommandTest)  # noqa: E402
+from atoll_command import (COMMAND, FASHION_DATA, FASHION_MODEL, SOURCE, CommandTest,
+                           absent)  # noqa: E402
 
 TOKEN = "correct-horse-battery-staple"
 LONG = 300
@@ -54,7 +55,7 @@ class GrpcTarget(CommandTest):
 
     def test_accuracy_is_that_of_the_model(self):
         if not FASHION_DATA.exists():
-            self.skipTest("the Debian package dataset-fashion-mnist is absent")
+            absent("the Debian package dataset-fashion-mnist")
         _, place = self.serve()
         entries = self.json("benchmark", FASHION_MODEL, "--target", "cpu", "--target", f"grpc://{place}/fashion",
                             "--accuracy", FASHION_DATA, "--limit", "200")["entries"]

@@ -25,7 +25,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.environ["ATOLL_SOURCE_DIR"], "tests/tools"))
-from atoll_command import EMULATOR, FASHION_LABELS, FASHION_MODEL, SHARED, SOURCE, run  # noqa: E402
+from atoll_command import EMULATOR, FASHION_LABELS, FASHION_MODEL, SHARED, SOURCE, absent, run  # noqa: E402
 
 SERVE = [EMULATOR, os.environ["ATOLL_SERVE"]] if EMULATOR else [os.environ["ATOLL_SERVE"]]
 SIMPLE = SOURCE / "tests/models/simple.tflite"
@@ -303,7 +303,7 @@ class Bytes(RestTest):
         files = [SHARED / "models" / f"{name}.tflite" for name in names]
         if not all(file.exists() for file in files):
             self.assertNotEqual(os.environ.get("ATOLL_REQUIRE_SHARED"), "1")
-            self.skipTest("reference data is absent")
+            absent("models", is_reference=True)
         for file in files:
             self.compare(file, "emu")
 
