@@ -202,6 +202,14 @@ std::span<uint8_t> Core::ProgramMemory(uint32_t offset, size_t size_bytes) {
 }
 
 ScheduleSummary Core::Summarize(uint64_t bytes_ahead) const {
+  if (stepped_ != nullptr) {  // which has a clock of its own
+    const SteppedTimes times = stepped_->ProgramTimes(bytes_ahead);
+    return {.total = times.total,
+            .link_out = times.link_out,
+            .link_in = times.link_in,
+            .computed = times.computed,
+            .delivered = times.delivered};
+  }
   ScheduleOptions options = MakeScheduleOptions(options_.profile);
   options.bytes_ahead = bytes_ahead;
   Schedule schedule(options);
@@ -428,7 +436,7 @@ Core::Progress Core::Complete() {
   uint64_t cycles = 0;
   if (stepped_ != nullptr) {
     stepped_->AddToProgram(EndInstruction{}, 0);
-    cycles = stepped_->ProgramCycles();
+    cycles = stepped_->ProgramTimes(0).total;
   } else if (known_cycles_) {
     cycles = *known_cycles_;
   } else {

@@ -49,7 +49,7 @@ class Machine final : public SteppedMachine {
   void AddToProgram(const Instruction& instruction, uint64_t cycles) override {
     sequencer_.Add(instruction, cycles);
   }
-  uint64_t ProgramCycles() override { return sequencer_.Run(); }
+  SteppedTimes ProgramTimes(uint64_t bytes_ahead) override { return sequencer_.Run(bytes_ahead); }
   void set_stop(const StopSignal& stop) override {
     stop_ = stop;
     array_.set_stop(stop);

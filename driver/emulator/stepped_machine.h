@@ -24,6 +24,15 @@ struct SteppedMachineOptions {
   uint64_t link_bytes_per_second = 0;  // 0: the link takes no time
 };
 
+// Of a program, in cycles from its start message on.
+struct SteppedTimes {
+  uint64_t total = 0;      // the end of END or of the last output byte's journey
+  uint64_t computed = 0;   // the end of END
+  uint64_t delivered = 0;  // that of the last output byte's journey; 0 without any
+  // How long the link is busy for it.
+  uint64_t link_out = 0, link_in = 0;
+};
+
 class SteppedMachine {
  public:
   // What infeed, outfeed and DMA move in a cycle.
@@ -41,7 +50,9 @@ class SteppedMachine {
   // they took, as docs/isa.md §5, "Overlap", has them run side by side. The last one is END.
   virtual void StartProgram() = 0;
   virtual void AddToProgram(const Instruction& instruction, uint64_t cycles) = 0;
-  virtual uint64_t ProgramCycles() = 0;
+  // With the first bytes_ahead that it takes from the link on the device before it starts. May be
+  // asked again until the next StartProgram.
+  virtual SteppedTimes ProgramTimes(uint64_t bytes_ahead) = 0;
   // A run in progress ends early when it says so; then its cycles and what it wrote mean nothing.
   virtual void set_stop(const StopSignal& stop) = 0;
 };

@@ -138,7 +138,8 @@ uint64_t SteppedSequencer::NextEvent() const {
   return next;
 }
 
-uint64_t SteppedSequencer::Run() {
+SteppedTimes SteppedSequencer::Run(uint64_t bytes_ahead) {
+  SteppedTimes times;
   now_ = 0;
   first_running_ = next_issue_ = 0;
   may_issue_ = kFetchCycles;
@@ -148,17 +149,24 @@ uint64_t SteppedSequencer::Run() {
     entry.state = State::kWaiting;
     if (entry.unit != Unit::kInfeed) continue;
     bytes += entry.link_bytes;
-    entry.arrives = Journey(bytes);
+    entry.arrives = bytes > bytes_ahead ? Journey(bytes - bytes_ahead) : 0;
+    times.link_out = entry.arrives;
   }
   for (;;) {
     while (FinishOne() || IssueOne() || StartOne() || SendOne()) {
     }
+    if (first_running_ == program_.size() && times.computed == 0) times.computed = now_;
     if (first_running_ == program_.size() && outgoing_.empty()) break;
     const uint64_t next = NextEvent();
     ATOLL_CHECK(next != UINT64_MAX && next > now_);  // something always runs
     now_ = next;
   }
-  return std::max(now_, link_is_free_);
+  times.delivered = link_is_free_;
+  times.total = std::max(times.computed, times.delivered);
+  for (const Entry& entry : program_) {
+    if (entry.unit == Unit::kOutfeed) times.link_in += Journey(entry.link_bytes);
+  }
+  return times;
 }
 
 }  // namespace atollrt

@@ -27,9 +27,9 @@ class SteppedSequencer {
   void Clear() { program_.clear(); }
   // The next instruction, and the cycles of its execution as its unit has counted them.
   void Add(const Instruction& instruction, uint64_t cycles);
-  // Runs the program, whose last instruction is END. Cycles from the start message to the end of
-  // END or of the last output byte's journey.
-  uint64_t Run();
+  // Runs the program, whose last instruction is END. Of what it takes from the link the first so
+  // many bytes are on the device before it starts.
+  SteppedTimes Run(uint64_t bytes_ahead = 0);
 
  private:
   enum class State : uint8_t { kWaiting, kIssued, kRunning, kDone };

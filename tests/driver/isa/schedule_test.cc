@@ -279,8 +279,9 @@ TEST(Schedule, EqualsTheSteppedSequencer) {
     const ScheduleOptions options{
         .array = {number(1, 70), number(1, 70)},
         .clock_hz = rng.Pick({uint64_t{500'000'000}, uint64_t{1'000'000}}),
-        .link_bytes_per_second = rng.Pick(
-            {uint64_t{0}, uint64_t{500'000}, uint64_t{455'000'000}, uint64_t{36'600'000}})};
+        .link_bytes_per_second =
+            rng.Pick({uint64_t{0}, uint64_t{500'000}, uint64_t{455'000'000}, uint64_t{36'600'000}}),
+        .bytes_ahead = rng.Pick({uint64_t{0}, uint64_t{1}, uint64_t{500}, uint64_t{4000}})};
     Schedule schedule(options);
     SteppedSequencer sequencer({.rows = options.array.rows,
                                 .columns = options.array.columns,
@@ -330,8 +331,15 @@ TEST(Schedule, EqualsTheSteppedSequencer) {
     }
     schedule.Add(EndInstruction{}, 0);
     sequencer.Add(EndInstruction{}, 0);
-    ASSERT_EQ(sequencer.Run(), schedule.summary().total) << "round " << round;
-    ASSERT_EQ(sequencer.Run(), schedule.summary().total) << "again";
+    for (const char* time : {"first", "again"}) {
+      const SteppedTimes times = sequencer.Run(options.bytes_ahead);
+      const ScheduleSummary& summary = schedule.summary();
+      ASSERT_EQ(times.total, summary.total) << "round " << round << ", " << time;
+      ASSERT_EQ(times.computed, summary.computed) << "round " << round << ", " << time;
+      ASSERT_EQ(times.delivered, summary.delivered) << "round " << round << ", " << time;
+      ASSERT_EQ(times.link_out, summary.link_out + summary.parameters) << "round " << round;
+      ASSERT_EQ(times.link_in, summary.link_in) << "round " << round;
+    }
   }
   EXPECT_GT(chained, 0);
 }
