@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "tests/support/allocation_meter.h"
 #include "tools/atoll/exit_code.h"
 
 namespace atollcmd {
@@ -107,6 +108,16 @@ TEST_F(LabelFile, MustBeLongEnough) {
   std::ofstream(path_) << "cat\n";
   EXPECT_EQ(Labels({path_, {}}, {{2, 2}}, /*lenient=*/true).warnings().size(), 1u);
   EXPECT_EQ(Read("cat\ndog\nbird\n", {{2, 2}}).warnings().size(), 1u);
+}
+
+TEST(Labels, TakeMemoryInProportion) {
+  for (const char* part : {"\n", "a\n", "1 a\n", "1:\n", "\r", "a", "99999999 a\n"}) {
+    std::string text;
+    while (text.size() < 1 << 20) text += part;
+    const atollrt::AllocationMeter meter;
+    (void)ParseLabels(text);
+    EXPECT_LE(meter.peak_bytes(), atollrt::ProportionalBytes(text.size())) << part;
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "tests/support/allocation_meter.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
@@ -202,6 +203,21 @@ TEST(IsForeign, TellsLinksFromWhatPagesLoad) {
   EXPECT_TRUE(
       foreign("Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n"
               "Sec-Fetch-Dest: iframe\r\n"));
+}
+
+// Of whatever a stranger sends, in one piece.
+TEST(ParseRequest, TakesMemoryInProportion) {
+  for (const char* part : {"a", "\r\n", "a: b\r\n", "Host: a\r\n", "&", "%41", ":", " "}) {
+    for (const char* begin : {"", "GET /", "GET / HTTP/1.1\r\n", "GET /?"}) {
+      std::string bytes = begin;
+      while (bytes.size() < 1 << 20) bytes += part;
+      const AllocationMeter meter;
+      HttpRequest request;
+      HttpRefusal refusal;
+      (void)ParseRequest(bytes, &request, &refusal);
+      EXPECT_LE(meter.peak_bytes(), ProportionalBytes(kMaxRequestBytes)) << begin << part;
+    }
+  }
 }
 
 }  // namespace

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
+#include "tests/support/allocation_meter.h"
 #include "tests/support/one_shaky_device.h"
 
 namespace atollrt {
@@ -78,6 +81,20 @@ TEST(FaultPlans, AtRandomAreAFunctionOfSeedPlaceAndNumber) {
     }
     EXPECT_GT(faults, 120);
     EXPECT_LT(faults, 280);
+  }
+}
+
+// Of scripts that are right and of such that are not.
+TEST(FaultPlans, TakeMemoryInProportion) {
+  for (const char* part : {"\n", "#", "in 1 drop\n", "in 1 drop ", "open 2 unplug never\n",
+                           "throttle 20MB/s\n", "a", "a b\n", " "}) {
+    std::string script;
+    while (script.size() < 1 << 20) script += part;
+    const AllocationMeter meter;
+    (void)ParseFaultScript(script);
+    EXPECT_LE(meter.peak_bytes(), ProportionalBytes(script.size())) << part;
+    (void)ReadFaultPlan("seed:" + script);
+    EXPECT_LE(meter.peak_bytes(), ProportionalBytes(script.size())) << part;
   }
 }
 

@@ -7,6 +7,9 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <string>
+
+#include "tests/support/allocation_meter.h"
 
 namespace atollrt {
 namespace {
@@ -144,6 +147,18 @@ TEST(DeviceProfile, FindsFilesByTheirEnding) {
   EXPECT_EQ(unknown.code(), StatusCode::kNotFound);
   EXPECT_THAT(unknown.status().message(), HasSubstr("usb3, usb2"));
   EXPECT_THAT(unknown.status().message(), HasSubstr(".json"));
+}
+
+TEST(DeviceProfile, TakesMemoryInProportion) {
+  for (const char* part : {"[", "{\"a\":", "1,", "\"", "\\u0041", "{\"rows\": 1},", " ", "["}) {
+    for (const char* begin : {"", "[", "{\"name\": \""}) {
+      std::string text = begin;
+      while (text.size() < 1 << 18) text += part;
+      const AllocationMeter meter;
+      EXPECT_FALSE(ParseDeviceProfile("own", text).ok());
+      EXPECT_LE(meter.peak_bytes(), ProportionalBytes(text.size())) << begin << part;
+    }
+  }
 }
 
 }  // namespace
