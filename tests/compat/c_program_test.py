@@ -3,11 +3,12 @@
 original: the bytes of outputs are those of TensorFlow Lite's reference kernels."""
 import pathlib
 import re
+import subprocess
 import tempfile
 import unittest
 
-from tflite_programs import (DELEGATE, ORIGINAL_LIBRARIES, SHARED, SOURCE, equal_to_golden,
-                             golden_models, need_original, need_shared, run_model)
+from tflite_programs import (DELEGATE, ORIGINAL_LIBRARIES, SHARED, SOURCE, STAND_IN,
+                             equal_to_golden, golden_models, need_original, need_shared, run_model)
 
 FASHION = SOURCE / "models/fashion/fashion_int8.tflite"
 # Their operator PosenetDecoderOp is not in TensorFlow Lite 2.9.
@@ -168,6 +169,47 @@ class Faults(unittest.TestCase):
         wanted = run_model(FASHION, 1, "--repeat", self.RUNS).stdout
         result = self.run_with("out 2 unplug never\n", FASHION, "fallback")
         self.assertEqual((result.code, result.stdout), (0, wanted), result.stderr)
+
+
+def readelf(library, *options):
+    return subprocess.run(["readelf", "-W", *options, str(library)], check=True, text=True,
+                          capture_output=True).stdout
+
+
+def exported(library):
+    """The version of each name that others can link to."""
+    names = dict(re.findall(r"(?:FUNC|OBJECT|NOTYPE|TLS) +(?:GLOBAL|WEAK|UNIQUE) +DEFAULT +"
+                            r"(?:\d+|ABS) +([^@\s]+)(@@?\S+)?$",
+                            readelf(library, "--dyn-syms"), re.M))
+    assert names.pop("VERS_1.0") == ""
+    return names
+
+
+class Exports(unittest.TestCase):
+    """What the library is to linkers and loaders."""
+    LIBRARY = STAND_IN / "libtensorflowlite_c.so"
+
+    def test_names_have_the_version(self):
+        names = exported(self.LIBRARY)
+        self.assertGreater(len(names), 80)
+        self.assertEqual(set(names.values()), {"@@VERS_1.0"})
+        self.assertEqual([name for name in names if not name.startswith("TfLite")], [])
+
+    def test_it_is_called_as_its_file(self):
+        self.assertIn("soname: [libtensorflowlite_c.so]", readelf(self.LIBRARY, "--dynamic"))
+
+
+class ExportsOfTheOriginal(unittest.TestCase):
+    def test_are_there(self):
+        need_original()
+        ours = exported(Exports.LIBRARY)
+        for name in ("libtensorflowlite_c.so", "libexternal_delegate_obj.so"):
+            with self.subTest(name):
+                theirs = exported(ORIGINAL_LIBRARIES / name)
+                self.assertGreater(len(theirs), 15)
+                self.assertEqual({name: ours.get(name) for name in theirs}, theirs)
+        soname = "soname: [libtensorflowlite_c.so]"
+        self.assertIn(soname, readelf(ORIGINAL_LIBRARIES / "libtensorflowlite_c.so", "--dynamic"))
 
 
 if __name__ == "__main__":
