@@ -5,6 +5,8 @@ import base64
 import hashlib
 import json
 import os
+import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -14,6 +16,7 @@ from tflite_programs import DELEGATE, ORIGINAL, SOURCE, STAND_IN, golden_models,
 
 PROGRAM = SOURCE / "tests/compat/run_model.js"
 FASHION = SOURCE / "models/fashion/fashion_int8.tflite"
+EDGETPU = pathlib.Path(os.environ["ATOLL_EDGETPU"])
 
 ADDON_TYPES = {"int64": "kTfLiteInt64"}  # the addon's other name for a type
 
@@ -143,6 +146,94 @@ class UnderTheOriginal(NodeTest):
     def test_options_that_there_are_not(self):
         self.assert_error(node(PROGRAM, FASHION, "1", "--delegate", DELEGATE, "devise=emu"),
                           "devise")
+
+
+class Plugins(unittest.TestCase):
+    """loadTFLiteModel with the objects that stand for delegates, as docs/switching.md has them."""
+    longMessage = True
+    BOTH = f"{STAND_IN}:{EDGETPU.parent}"
+    # Classifies a boot. Tensors need a place to be in: a backend without kernels.
+    SCRIPT = """
+        const fs = require('fs');
+        const tf = require('@tensorflow/tfjs-core');
+        const {loadTFLiteModel} = require('tfjs-tflite-node');
+        const {CoralDelegate} = require('coral-tflite-delegate');
+        const arrays = new WeakMap();
+        class Memory extends tf.KernelBackend {
+          write(values) { const id = {}; arrays.set(id, values); return id; }
+          readSync(id) { return arrays.get(id); }
+          numDataIds() { return 0; }
+          floatPrecision() { return 32; }
+        }
+        tf.registerBackend('memory', () => new Memory());
+        const [file, picture] = process.argv.slice(1);
+        const pixels = Int32Array.from(fs.readFileSync(picture).subarray(-784), (b) => b - 128);
+        (async () => {
+          const model = await loadTFLiteModel(file, {numThreads: 1, %s});
+          const describe = ({name, shape, dtype}) => [name, shape, dtype];
+          console.log(JSON.stringify({
+            inputs: model.inputs.map(describe),
+            outputs: model.outputs.map(describe),
+            scores: [...model.predict(tf.tensor(pixels, [1, 28, 28, 1], 'int32')).dataSync()],
+          }));
+        })();
+        """
+    CORAL = "delegates: [new CoralDelegate()]"
+
+    def setUp(self):
+        if shutil.which("node") is None:
+            skip("node is not installed")
+        need_original()
+
+    def classify(self, delegates, **environment):
+        environment = {"ATOLL_EDGETPU_EMULATE": "", "ATOLL_DEVICE": "", **environment}
+        return node("-e", self.SCRIPT % delegates, FASHION,
+                    SOURCE / "models/fashion/ankle_boot.pgm", **environment)
+
+    def check(self, delegates, **environment):
+        """What was written to stderr."""
+        result = self.classify(delegates, **environment)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        [got] = lines(result)
+        self.assertEqual((got["inputs"], got["outputs"]),
+                         ([["image", [1, 28, 28, 1], "int32"]],
+                          [["probabilities", [1, 10], "int32"]]))
+        self.assertEqual((len(got["scores"]), max(got["scores"]), got["scores"].index(109)),
+                         (10, 109, 9))  # 0.9258, "Ankle boot"
+        return result.stderr
+
+    def test_no_delegate(self):
+        self.check("delegates: []")
+        self.check("delegates: []", LD_LIBRARY_PATH=self.BOTH)
+        self.check("delegates: []", LD_LIBRARY_PATH=self.BOTH, ATOLL_DEVICE="emu")
+
+    def test_coral_emulated(self):
+        for libraries in ({"LD_LIBRARY_PATH": self.BOTH}, {"LD_PRELOAD": str(EDGETPU)}):
+            for delegates in (self.CORAL, "delegates: [new CoralDelegate({device: 'usb:0'})]"):
+                told = self.check(delegates, ATOLL_EDGETPU_EMULATE="1", **libraries)
+                self.assertNotIn("left out", told)
+
+    def test_coral_without_a_device(self):
+        told = self.check(self.CORAL, LD_LIBRARY_PATH=self.BOTH)
+        self.assertIn("WARNING", told)
+        # TensorFlow Lite 2.9 calls what it did not get.
+        result = self.classify(self.CORAL, LD_PRELOAD=str(EDGETPU))
+        self.assertLess(result.returncode, 0)
+        self.assertEqual(result.stdout, "")
+
+    def test_the_delegate_of_the_page(self):
+        page = (SOURCE / "docs/switching.md").read_text()
+        [plugin] = re.findall(r"`(delegates: \[.*?\}\])`", page)
+        plugin = plugin.replace("PREFIX/lib/libatoll_tflite_delegate.so", DELEGATE)
+        self.assertIn(DELEGATE, plugin)
+        self.check(plugin)
+        self.check(plugin, LD_LIBRARY_PATH=self.BOTH)
+        told = self.check(plugin.replace("['device', 'emu']", "['verbosity', '1']"),
+                          ATOLL_DEVICE="emu")
+        self.assertRegex(told, r"(\d+) of \1 operators are run here")
+        result = self.classify(plugin.replace("'emu'", "'usb:99'"))
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("usb:99", result.stderr)
 
 
 if __name__ == "__main__":
