@@ -3,8 +3,11 @@
 has a Coral on its bus (tools/coral-stub of the reference data). What reaches the bus must be what
 the original library sends, and outputs the bytes that it delivers.
 
+On PCIe the stand-in is one for /dev/apex_0, or for a Coral that vfio-pci has.
+
 Environment beyond that of tflite_programs.py: ATOLL_RUN_EDGETPU, the program; ATOLL_EDGETPU, the
-library; ATOLL_CORAL_STUB, the folder of the built stand-in for libusb.
+library; ATOLL_CORAL_STUB, the folder of the built stand-in for libusb; ATOLL_APEX_STUB, that for a
+Coral on PCIe.
 """
 import hashlib
 import json
@@ -23,8 +26,11 @@ from tflite_programs import (DELEGATE, EMULATOR, ORIGINAL_LIBRARIES, SHARED, SOU
 RUN_EDGETPU = os.environ["ATOLL_RUN_EDGETPU"]
 LIBRARY = pathlib.Path(os.environ["ATOLL_EDGETPU"])
 STUB = os.environ.get("ATOLL_CORAL_STUB", "")
+APEX_STUB = os.environ.get("ATOLL_APEX_STUB", "")
 WIRE = SHARED / "golden/coral-wire"
+PCIE = SHARED / "golden/coral-pcie"
 COMPARE = SHARED / "tools/coral-stub/compare_trace.py"
+COMPARE_PCIE = SHARED / "tools/coral-stub/compare_apex.py"
 SMALL = SHARED / "models/hello_world_int8.tflite"
 FASHION = SOURCE / "models/fashion/fashion_int8.tflite"
 # The published firmware has this digest. Any image of that size does for the stand-in.
@@ -48,8 +54,42 @@ def run(way, *arguments, runtime=ORIGINAL_LIBRARIES, stub=False, timeout=300, **
                               "ATOLL_ACTIVITY": "off", **environment})
 
 
-class WireTest(unittest.TestCase):
+class TracedTest(unittest.TestCase):
     longMessage = True
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = pathlib.Path(directory.name)
+
+    def check_outputs(self, golden, scenario, done):
+        """Whether the model is one that runs; else that it was refused."""
+        events = [json.loads(line) for line in
+                  (golden / f"{scenario['name']}.outputs").read_text().splitlines()] \
+            if scenario["models"] else []
+        if any(e["event"] == "prepare" and e["status"] != 0 for e in events):
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(b"TfLiteInterpreterAllocateTensors failed", done.stderr)
+            return False
+        self.assertEqual(done.returncode, 0, done.stderr)
+        outputs, rest = [], done.stdout
+        for event in events:
+            for output in event.get("outputs", []):
+                outputs.append((hashlib.sha256(rest[:output["bytes"]]).hexdigest(),
+                                output["sha256"]))
+                rest = rest[output["bytes"]:]
+        self.assertEqual(rest, b"")
+        self.assertEqual([got for got, _ in outputs], [want for _, want in outputs])
+        return True
+
+    def compare(self, program, trace, log):
+        compared = subprocess.run(
+            [sys.executable, "-B", str(program), "--mode", "essential", str(trace), str(log)],
+            capture_output=True, check=False, text=True)
+        self.assertEqual(compared.returncode, 0, compared.stdout + compared.stderr)
+
+
+class WireTest(TracedTest):
     RUNTIME = STAND_IN
     WAYS = ("plugin", "c", "custom")
     SCENARIOS = None  # all
@@ -62,9 +102,7 @@ class WireTest(unittest.TestCase):
         if self.RUNTIME == ORIGINAL_LIBRARIES:
             need_original()
         self.manifest = json.loads((WIRE / "manifest.json").read_text())
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.directory = pathlib.Path(directory.name)
+        super().setUp()
         self.firmware = self.directory / "firmware.bin"
         self.firmware.write_bytes(bytes(i * i % 251 for i in range(FIRMWARE_BYTES)))
 
@@ -83,29 +121,12 @@ class WireTest(unittest.TestCase):
                    FAKEUSB_SPEED=scenario["speed"], ATOLL_CORAL_FIRMWARE=str(self.firmware),
                    FAKEUSB_PLAN=":".join(str(WIRE / self.manifest["models"][m]["plan"])
                                          for m in scenario["models"]))
-        events = [json.loads(line) for line in
-                  (WIRE / f"{scenario['name']}.outputs").read_text().splitlines()] \
-            if scenario["models"] else []
-        if any(e["event"] == "prepare" and e["status"] != 0 for e in events):
-            self.assertEqual(done.returncode, 1, done.stderr)
-            self.assertIn(b"TfLiteInterpreterAllocateTensors failed", done.stderr)
+        if not self.check_outputs(WIRE, scenario, done):
             return
-        self.assertEqual(done.returncode, 0, done.stderr)
-        outputs, rest = [], done.stdout
-        for event in events:
-            for output in event.get("outputs", []):
-                outputs.append((hashlib.sha256(rest[:output["bytes"]]).hexdigest(),
-                                output["sha256"]))
-                rest = rest[output["bytes"]:]
-        self.assertEqual(rest, b"")
-        self.assertEqual([got for got, _ in outputs], [want for _, want in outputs])
         trace = self.directory / "golden.trace"
         trace.write_text((WIRE / f"{scenario['name']}.trace").read_text().replace(
             FIRMWARE_SHA256, hashlib.sha256(self.firmware.read_bytes()).hexdigest()))
-        compared = subprocess.run(
-            [sys.executable, "-B", str(COMPARE), "--mode", "essential", str(trace), str(log)],
-            capture_output=True, check=False, text=True)
-        self.assertEqual(compared.returncode, 0, compared.stdout)
+        self.compare(COMPARE, trace, log)
 
     def test_every_scenario(self):
         compared = 0
@@ -178,6 +199,111 @@ class WireOfTheStandIn(WireTest):
     WAYS = ("plugin", "c")
     SCENARIOS = ("open_app", "rom_to_inference", "open_clock_low", "mobilenet_v1_0.25_128_seeds",
                  "split_concat", "cocompiled_pair", "ssd_v1_segments")
+
+
+class PcieTest(TracedTest):
+    """A Coral on PCIe: what the chip is told, and what comes of it, is what was recorded."""
+    BUSES = {"apex": ("0", "/dev/apex_0"), "vfio": ("1", "/sys/bus/pci/devices/0000:01:00.0")}
+
+    def setUp(self):
+        if not APEX_STUB:
+            skip("the stand-in for a Coral on PCIe is not built: reference data, x86-64")
+        need_shared(PCIE / "manifest.json")
+        need_shared(COMPARE_PCIE)
+        super().setUp()
+        scenarios = json.loads((PCIE / "manifest.json").read_text())["scenarios"]
+        # Where TensorFlow Lite has its inputs nobody chooses.
+        self.scenarios = [s for s in scenarios if s["input_offset"] == 0 and
+                          all(model_path(m).exists() for m in s["models"])]
+        self.assertGreater(len(self.scenarios), 10)
+
+    def environment(self, bus, scenario, log="/dev/null"):
+        return {"LD_PRELOAD": APEX_STUB, "FAKEAPEX_VFIO": self.BUSES[bus][0],
+                "FAKEAPEX_LOG": str(log), "FAKEAPEX_QUIET_MS": "0", "FAKEUSB_MODE": "absent", "FAKEUSB_LOG": "/dev/null",
+                "FAKEAPEX_PLAN": ":".join(str(PCIE / f"plans/{m}.plan")
+                                          for m in scenario["models"])}
+
+
+class Pcie(PcieTest):
+    WAYS = {"plugin": ("", ":0", "pci", "pci:0"), "c": ("",), "custom": ("",)}
+
+    def run_over(self, bus, way, device, scenario, log="/dev/null"):
+        arguments = []
+        for option in scenario["options"]:
+            arguments += ["--option", option]
+        if scenario["models"]:
+            arguments += ["--order", ",".join(map(str, scenario["order"])),
+                          "--seed", ",".join(map(str, scenario["seeds"]))]
+        return run(way, *arguments, *(["--device", device] if device else []),
+                   *map(model_path, scenario["models"]), stub=bool(STUB),
+                   **self.environment(bus, scenario, log))
+
+    def test_every_scenario(self):
+        need_original()
+        for scenario in self.scenarios:
+            for bus in self.BUSES:
+                for way in self.WAYS:
+                    if way == "custom" and scenario["options"]:
+                        continue  # it has no options
+                    # Options are for a device that is named.
+                    device = "pci:0" if way == "plugin" and scenario["options"] else ""
+                    with self.subTest(scenario["name"], bus=bus, way=way):
+                        log = self.directory / f"{scenario['name']}.{bus}.{way}"
+                        done = self.run_over(bus, way, device, scenario, log)
+                        if self.check_outputs(PCIE, scenario, done):
+                            self.compare(COMPARE_PCIE, PCIE / f"{scenario['name']}.trace", log)
+
+    def test_names(self):
+        need_original()
+        [scenario] = [s for s in self.scenarios if s["name"] == "dense_256"]
+        for bus, (_, path) in self.BUSES.items():
+            own = path if bus == "apex" else "pci:0000:01:00.0"
+            for device in (*self.WAYS["plugin"], own):
+                with self.subTest(bus=bus, device=device):
+                    done = self.run_over(bus, "plugin", device, scenario)
+                    self.assertTrue(self.check_outputs(PCIE, scenario, done))
+            for device in (":1", "pci:1", "usb", "usb:0", "pcie"):
+                with self.subTest(bus=bus, device=device):
+                    done = self.run_over(bus, "plugin", device, scenario)
+                    self.assertEqual((done.returncode, done.stdout), (1, b""))
+                    self.assertIn(b"no delegate", done.stderr)
+
+
+class PycoralOnPcie(PcieTest):
+    """The same through Python, whose packages are libraries of their own."""
+    SCRIPT = """
+import json, sys
+import packages
+from pycoral.adapters import common
+from pycoral.utils import edgetpu
+print(json.dumps(edgetpu.list_edge_tpus()), flush=True)
+path, device = sys.argv[1:]
+interpreter = edgetpu.make_interpreter(path, device=device or None)
+interpreter.allocate_tensors()
+[(_, picture)] = packages.fill(interpreter.get_input_details(), 1)
+for _ in range(3):
+    edgetpu.run_inference(interpreter, picture)
+    sys.stdout.buffer.write(common.output_tensor(interpreter, 0).tobytes())
+"""
+
+    def test_devices(self):
+        [scenario] = [s for s in self.scenarios if s["name"] == "mobilenet_v1_0.25_128"]
+        path_of_packages = f"{os.environ['PYTHONPATH']}:{SOURCE / 'tests/python'}"
+        for bus, (_, path) in self.BUSES.items():
+            for device in ("", ":0", "pci", "pci:0"):
+                log = self.directory / f"{bus}{device}"
+                with self.subTest(bus=bus, device=device):
+                    done = subprocess.run(
+                        [sys.executable, "-B", "-c", self.SCRIPT,
+                         str(model_path(*scenario["models"])), device],
+                        capture_output=True, check=False, timeout=300,
+                        env={**PLAIN, "LD_LIBRARY_PATH": STUB, "ATOLL_ACTIVITY": "off",
+                             "PYTHONPATH": path_of_packages,
+                             **self.environment(bus, scenario, log)})
+                    listed, _, done.stdout = done.stdout.partition(b"\n")
+                    self.assertEqual(json.loads(listed), [{"type": "pci", "path": path}])
+                    self.assertTrue(self.check_outputs(PCIE, scenario, done))
+                    self.compare(COMPARE_PCIE, PCIE / f"{scenario['name']}.trace", log)
 
 
 class EmulatedTest(unittest.TestCase):
