@@ -5,10 +5,12 @@ import ctypes
 import gc
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import atoll
 import numpy as np
@@ -42,6 +44,34 @@ class Running(Runs):
                 interpreter = atoll.Interpreter(opened, device, threads=1)
                 (scores,) = interpreter.run(self.image)
                 np.testing.assert_array_equal(scores, self.expected)
+
+    def test_fallback(self):
+        """A model for a Coral runs as what it was made from, where that is given."""
+        models = packages.SHARED / "models"
+        packages.need(models)
+        original = models / "libredgetpu_dense_256.tflite"
+        compiled = models / "edgetpu/libredgetpu_dense_256_edgetpu.tflite"
+        image = packages.seeded(1, (1, 256), np.uint8)
+        (expected,) = atoll.Interpreter(original).run(image)
+        environment = {name: value for name, value in os.environ.items()
+                       if name != "ATOLL_MODEL_PATH"}
+        with mock.patch.dict(os.environ, environment, clear=True), \
+                tempfile.TemporaryDirectory() as folder:
+            # Where nothing is beside it.
+            alone = shutil.copy(compiled, pathlib.Path(folder, "model.tflite"))
+            for device in (None, "cpu", "emu"):
+                with self.assertRaisesRegex(atoll.UnsupportedError, "fallback"):
+                    atoll.Interpreter(alone, device)
+                for fallback in (original, str(original), original.read_bytes(),
+                                 atoll.Model(original)):
+                    interpreter = atoll.Interpreter(alone, device, fallback=fallback)
+                    np.testing.assert_array_equal(interpreter.run(image)[0], expected)
+                    self.assertNotEqual(interpreter._native.substitute, None)
+                with self.assertRaisesRegex(atoll.InvalidArgumentError,
+                                            r"fallback model: its input 0 is int8 \[1, 1\]"):
+                    atoll.Interpreter(alone, device, fallback=models / "hello_world_int8.tflite")
+                with self.assertRaisesRegex(atoll.NotFoundError, "no_such_file"):
+                    atoll.Interpreter(alone, device, fallback="no_such_file")
 
     def test_where_nodes_run(self):
         self.assertEqual({node.partition for node in self.interpreter.nodes}, {-1})
