@@ -156,7 +156,6 @@ case $mode in
   arm64) arm64 ;;
   full)
     more_packages
-    tools/install_packages.sh python3-opencv
     for portion in "${portions[@]}"; do
       full "$portion"
     done

@@ -16,13 +16,14 @@ packages=(
   dataset-fashion-mnist
 )
 # clang's build and its checks, formatting, the comparison of the C interface with its older self, the
-# units of systemd, the browser, the packages for Python and the exams of the detector, the virtual
+# units of systemd, the browser, the packages for Python, what programs use beside them, and the exams of the detector, the virtual
 # machine; the server on the network, the detector for Frigate and its client, MQTT and a broker, load
 # for servers; what judges metrics and what stands in front of servers; a fleet on NATS. (Node and npm,
 # which bring TensorFlow Lite 2.9, gRPC, ajv and NATS, come from various places: not
 # from here.)
 optional=(
   clang clang-format-14 clang-tidy-14 abigail-tools systemd chromium python3-dev python3-venv python3-numpy python3-pil
+  python3-opencv python3-flask
   qemu-system-x86 busybox-static cpio kmod
   libevent-dev libhttp-parser-dev libssl-dev libgrpc++-dev protobuf-compiler-grpc libavahi-client-dev avahi-daemon dbus iproute2 python3-yaml
   libzmq3-dev python3-zmq libmosquitto-dev mosquitto mosquitto-clients libcurl4-openssl-dev
