@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "tests/support/model_builder.h"
+#include "tests/support/rng.h"
 
 namespace {
 
@@ -463,31 +464,78 @@ TEST(StandInC, DataMayPointAtTheProgramsMemory) {
   EXPECT_THAT(out, ElementsAre(-3, 8, 7, 6));
 }
 
+TfLiteDelegate* MakeExternal(const std::vector<std::pair<const char*, const char*>>& pairs) {
+  TfLiteExternalDelegateOptions options =
+      TfLiteExternalDelegateOptionsDefault(ATOLL_TFLITE_DELEGATE);
+  for (const auto& [key, value] : pairs) options.insert(&options, key, value);
+  return TfLiteExternalDelegateCreate(&options);
+}
+
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they keep what is freed
+constexpr ptrdiff_t kMostThatIsKept = 1 << 20;
+
 size_t ResidentBytes() {
   size_t pages = 0;
   std::ifstream("/proc/self/statm").ignore(32, ' ') >> pages;
   return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
+void ExpectKept(size_t bytes_before) {
+  const auto growth = static_cast<ptrdiff_t>(ResidentBytes() - bytes_before);
+  std::printf("%+td bytes\n", growth);
+  EXPECT_LT(growth, kMostThatIsKept);
+}
+
+// Interpreters, with the delegate if there is one, come and go; some are run.
+void MakeInterpreters(int times, TfLiteDelegate* delegate) {
+  for (int i = 0; i < times; ++i) {
+    const ModelPtr model(TfLiteModelCreateFromFile(kFashion));
+    const OptionsPtr options(TfLiteInterpreterOptionsCreate());
+    TfLiteInterpreterOptionsSetNumThreads(options.get(), 1);
+    if (delegate != nullptr) TfLiteInterpreterOptionsAddDelegate(options.get(), delegate);
+    const InterpreterPtr interpreter(TfLiteInterpreterCreate(model.get(), options.get()));
+    ASSERT_EQ(TfLiteInterpreterAllocateTensors(interpreter.get()), kTfLiteOk);
+    if (i % 100 == 0) {
+      ASSERT_EQ(TfLiteInterpreterInvoke(interpreter.get()), kTfLiteOk);
+    }
+  }
+}
+
 TEST(StandInC, KeepsNothingOfWhatIsDeleted) {
+  if (std::getenv("QEMU_CPU") != nullptr) GTEST_SKIP() << "it would be QEMU's memory";
+  MakeInterpreters(200, nullptr);
+  const size_t before = ResidentBytes();
+  MakeInterpreters(10000, nullptr);
+  ExpectKept(before);
+}
+
+TEST(StandInC, KeepsNothingOfInterpretersOfOneDelegate) {
+  if (std::getenv("QEMU_CPU") != nullptr) GTEST_SKIP() << "it would be QEMU's memory";
+  TfLiteDelegate* const delegate = MakeExternal({{"device", "emu"}, {"num_threads", "1"}});
+  ASSERT_NE(delegate, nullptr);
+  const int times = atollrt::TestCount(500);
+  MakeInterpreters(times / 10, delegate);
+  const size_t before = ResidentBytes();
+  MakeInterpreters(times, delegate);
+  ExpectKept(before);
+  TfLiteExternalDelegateDelete(delegate);
+}
+
+TEST(StandInC, KeepsNothingOfDelegates) {
   if (std::getenv("QEMU_CPU") != nullptr) GTEST_SKIP() << "it would be QEMU's memory";
   const auto cycle = [](int times) {
     for (int i = 0; i < times; ++i) {
-      const ModelPtr model(TfLiteModelCreateFromFile(kFashion));
-      const OptionsPtr options(TfLiteInterpreterOptionsCreate());
-      TfLiteInterpreterOptionsSetNumThreads(options.get(), 1);
-      const InterpreterPtr interpreter(TfLiteInterpreterCreate(model.get(), options.get()));
-      ASSERT_EQ(TfLiteInterpreterAllocateTensors(interpreter.get()), kTfLiteOk);
-      if (i % 100 == 0) {
-        ASSERT_EQ(TfLiteInterpreterInvoke(interpreter.get()), kTfLiteOk);
-      }
+      TfLiteDelegate* const delegate = MakeExternal({{"device", "emu"}, {"num_threads", "1"}});
+      ASSERT_NE(delegate, nullptr);
+      MakeInterpreters(1, delegate);
+      TfLiteExternalDelegateDelete(delegate);
     }
   };
-  cycle(200);
+  const int times = atollrt::TestCount(500);
+  cycle(times / 10);
   const size_t before = ResidentBytes();
-  cycle(10000);
-  EXPECT_LT(ResidentBytes(), before + (1 << 20));
+  cycle(times);
+  ExpectKept(before);
 }
 #endif
 
@@ -542,13 +590,6 @@ TEST(StandInC, OptionsOfExternalDelegatesAreAsManyAsThereCanBe) {
     EXPECT_NE(delegate, nullptr);
     TfLiteExternalDelegateDelete(delegate);
   }
-}
-
-TfLiteDelegate* MakeExternal(const std::vector<std::pair<const char*, const char*>>& pairs) {
-  TfLiteExternalDelegateOptions options =
-      TfLiteExternalDelegateOptionsDefault(ATOLL_TFLITE_DELEGATE);
-  for (const auto& [key, value] : pairs) options.insert(&options, key, value);
-  return TfLiteExternalDelegateCreate(&options);
 }
 
 // A device that is lost takes no graph; the one that was there goes on.
