@@ -108,13 +108,24 @@ Status StepWalker::CreateCallees(CpuFeatures features) {
 }
 
 void StepWalker::BindAll() {
-  const auto bind = [this](const auto& self, BoundStep* bound) -> void {
-    BindOperands(bound);
-    // Members have memory for what lies between them only once somebody listens.
-    if (hidden_offsets_.empty()) return;
-    for (BoundStep& member : bound->members) self(self, &member);
-  };
-  for (BoundStep& bound : steps_) bind(bind, &bound);
+  for (BoundStep& bound : steps_) BindWithMembers(&bound);
+}
+
+void StepWalker::BindUsersOf(int32_t tensor) {
+  const auto moves = [&](int32_t other) { return other >= 0 && blocks_[other] == blocks_[tensor]; };
+  for (BoundStep& bound : steps_) {
+    if (std::ranges::any_of(bound.step->inputs, moves) ||
+        std::ranges::any_of(bound.step->outputs, moves)) {
+      BindWithMembers(&bound);
+    }
+  }
+}
+
+void StepWalker::BindWithMembers(BoundStep* bound) {
+  BindOperands(bound);
+  // Members have memory for what lies between them only once somebody listens.
+  if (hidden_offsets_.empty()) return;
+  for (BoundStep& member : bound->members) BindWithMembers(&member);
 }
 
 void StepWalker::BindOperands(BoundStep* bound) {
@@ -328,7 +339,7 @@ Status StepWalker::SetTensorMemory(int32_t tensor, std::span<uint8_t> bytes,
     const bool in_place = MayLieOutside(tensor, bytes.data());
     outside_.push_back({tensor, bytes, std::move(owner), in_place});
   }
-  BindAll();
+  BindUsersOf(tensor);
   return Status();
 }
 

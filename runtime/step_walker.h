@@ -105,6 +105,10 @@ class StepWalker {
   Status CreateCallees(CpuFeatures features);
   static BoundStep Unbound(const Step& step);
   void BindAll();
+  // Again, those steps that touch the tensor's block of the arena: programs whose buffers are
+  // elsewhere at each invocation pay for this.
+  void BindUsersOf(int32_t tensor);
+  void BindWithMembers(BoundStep* bound);
   bool MayLieOutside(int32_t tensor, const uint8_t* data) const;
   void BindOperands(BoundStep* bound);
   void PrepareToListen();

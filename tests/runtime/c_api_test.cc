@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <list>
 #include <memory>
 
 #include "atoll/runtime.h"
@@ -218,30 +219,39 @@ TEST(CApi, ReadsAndWritesBuffers) {
     const InterpreterHandle own = Prepare(model.get()), other = Prepare(model.get());
     const int32_t inputs = AtollInterpreterGetInputTensorCount(own.get());
     const int32_t outputs = AtollInterpreterGetOutputTensorCount(own.get());
-    std::vector<Bytes> memory(static_cast<size_t>(inputs + outputs));
-    std::vector<AtollBuffer*> buffers;
-    for (int32_t i = 0; i < inputs + outputs; ++i) {
-      Bytes& bytes = memory[static_cast<size_t>(i)];
+    std::list<Bytes> memory;  // all that there ever was, so that no place comes twice
+    std::vector<uint8_t*> places(static_cast<size_t>(inputs + outputs));
+    // Steps use memory where it lies if it begins at such a place, else a copy.
+    const auto place = [&](int32_t i, bool aligned) {
       const AtollTensor* tensor = i < inputs
                                       ? AtollInterpreterGetInputTensor(other.get(), i)
                                       : AtollInterpreterGetOutputTensor(other.get(), i - inputs);
-      bytes.resize(AtollTensorByteSize(tensor) + 1);
+      constexpr size_t kAlignment = 64;
+      const size_t size = AtollTensorByteSize(tensor);
+      Bytes& bytes = memory.emplace_back(size + 2 * kAlignment, uint8_t{0xEE});
+      const size_t past = reinterpret_cast<uintptr_t>(bytes.data()) % kAlignment;
+      const size_t offset = kAlignment - past + (aligned ? 0 : 1);
       AtollBufferOptions options = ATOLL_BUFFER_OPTIONS_INIT;
       options.kind = ATOLL_BUFFER_CALLER;
       options.data = bytes.data();
       options.size = bytes.size();
-      ASSERT_EQ(AtollBufferCreate(&options, &buffers.emplace_back()), ATOLL_OK);
+      AtollBuffer* buffer = nullptr;
+      ASSERT_EQ(AtollBufferCreate(&options, &buffer), ATOLL_OK);
       const auto set =
           i < inputs ? AtollInterpreterSetInputBuffer : AtollInterpreterSetOutputBuffer;
-      ASSERT_EQ(set(other.get(), i < inputs ? i : i - inputs, buffers.back(), 1), ATOLL_OK);
-      AtollBufferDelete(buffers.back());
-    }
-    for (int round = 0; round < 3; ++round) {
+      ASSERT_EQ(set(other.get(), i < inputs ? i : i - inputs, buffer, offset), ATOLL_OK);
+      AtollBufferDelete(buffer);
+      places[static_cast<size_t>(i)] = bytes.data() + offset;
+    };
+    for (int round = 0; round < 12; ++round) {
+      for (int32_t i = 0; i < inputs + outputs; ++i) {
+        if (round == 0 || (round + i) % 3 == 0) place(i, round % 4 < 2);
+      }
       for (int32_t i = 0; i < inputs; ++i) {
         AtollTensor* tensor = AtollInterpreterGetInputTensor(own.get(), i);
         auto* pixels = static_cast<uint8_t*>(AtollTensorData(tensor));
         for (size_t k = 0; k < AtollTensorByteSize(tensor); ++k) {
-          memory[static_cast<size_t>(i)][k + 1] = pixels[k] =
+          places[static_cast<size_t>(i)][k] = pixels[k] =
               static_cast<uint8_t>(k * 11 + static_cast<size_t>(i * 5 + round * 3));
         }
       }
@@ -249,8 +259,7 @@ TEST(CApi, ReadsAndWritesBuffers) {
       ASSERT_EQ(AtollInterpreterInvoke(other.get()), ATOLL_OK) << AtollLastError();
       for (int32_t i = 0; i < outputs; ++i) {
         const AtollTensor* tensor = AtollInterpreterGetOutputTensor(own.get(), i);
-        EXPECT_EQ(std::memcmp(AtollTensorConstData(tensor),
-                              memory[static_cast<size_t>(inputs + i)].data() + 1,
+        EXPECT_EQ(std::memcmp(AtollTensorConstData(tensor), places[static_cast<size_t>(inputs + i)],
                               AtollTensorByteSize(tensor)),
                   0)
             << "output " << i << ", round " << round;
