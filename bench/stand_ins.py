@@ -7,8 +7,10 @@ Atoll's library in its place. The shortest run of each counts, on one thread (th
 
   bench/stand_ins.py --build build/release MODEL.tflite ...            as a C program
   bench/stand_ins.py --build build/release --node MODEL.tflite ...     as a program for Node
+  bench/stand_ins.py --build build/release --python MODEL.tflite ...   as a program in Python
 
-The original is what `ctest -R compat/original` has brought."""
+Python has no package with the original: it is called by ctypes. The interpreter that runs this runs
+Atoll's tflite_runtime, too, and needs numpy. The original is what `ctest -R compat/original` has brought."""
 import argparse
 import json
 import math
@@ -16,6 +18,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 
 
 def geometric_mean(ratios):
@@ -27,7 +30,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/release"))
-    parser.add_argument("--node", action="store_true")
+    language = parser.add_mutually_exclusive_group()
+    language.add_argument("--node", action="store_true")
+    language.add_argument("--python", action="store_true")
     parser.add_argument("--turns", type=int, default=5, help="processes of each kind (5)")
     parser.add_argument("--times", type=int, default=40, help="runs in each process (40)")
     parser.add_argument("models", nargs="+")
@@ -36,6 +41,7 @@ def main():
     modules = build / "tests/compat/original/node_modules"
     original = modules / "tfjs-tflite-node/cc_deps/linux_amd64"
     ours = build / "compat/tensorflowlite_c"
+    packages = build / "python"
     delegate = str(build / "compat/tflite_delegate/libatoll_tflite_delegate.so")
     source = pathlib.Path(__file__).resolve().parent.parent
 
@@ -46,6 +52,13 @@ def main():
                 environment["LD_LIBRARY_PATH"] = str(ours)
             command = ["node", str(source / "tests/compat/run_model.js"), model, "1",
                        "--times", str(arguments.times), *more]
+        elif arguments.python:
+            environment["PYTHONPATH"] = f"{packages}/atoll:{packages}/tflite_runtime"
+            environment["ATOLL_EDGETPU_EMULATE"] = "1" if "emulated" in more else ""
+            command = [sys.executable, str(source / "bench/stand_ins_program.py"), model,
+                       str(arguments.times)]
+            if libraries == original:
+                command.append(str(original / "libtensorflowlite_c.so"))
         else:
             environment["LD_LIBRARY_PATH"] = str(libraries)
             if libraries == original:
@@ -59,7 +72,7 @@ def main():
             raise SystemExit(f"{' '.join(command)}: {done.stderr}")
         if arguments.node:
             return json.loads(done.stdout.splitlines()[-1])["us"]
-        return float(re.search(r"shortest: ([0-9.]+) us", done.stderr)[1])
+        return float(re.search(r"shortest: ([0-9.]+) us", done.stdout + done.stderr)[1])
 
     kinds = {
         "TFLite 2.9": (original,),
@@ -71,6 +84,9 @@ def main():
     }
     if arguments.node:
         del kinds["with XNNPACK"]
+    if arguments.python:
+        kinds = {"TFLite 2.9": (original,), "tflite_runtime": (packages,),
+                 "tflite_runtime, emulated": (packages, "emulated")}
     print(f"{'model':44}" + "".join(f"{kind:>28}" for kind in kinds) + "   in ms (times faster)")
     ratios = {kind: [] for kind in kinds}
     for model in arguments.models:
