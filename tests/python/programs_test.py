@@ -55,7 +55,9 @@ class Flask(unittest.TestCase):
                 self.assertEqual(caught.exception.code, 500)
                 with concurrent.futures.ThreadPoolExecutor(4) as pool:
                     replies = list(pool.map(post, [url] * 20, [BOOT.read_bytes()] * 20))
-                self.assertEqual(replies, [{"class": 9, "score": 237 / 256}] * 20)
+                self.assertEqual(replies, replies[:1] * 20)
+                self.assertEqual(replies[0]["class"], 9)  # "Ankle boot"
+                self.assertGreater(replies[0]["score"], 0.5)
             finally:
                 server.kill()
 

@@ -31,7 +31,7 @@ for device in (None, "emu"):
     interpreter.invoke()
     view = memoryview(scores)
     [row] = view.tolist()
-    print(image.name, image.shape, image.type, view.format, len(row), max(row), row.index(109))
+    print(image.name, image.shape, image.type, view.format, row.index(max(row)), row)
     interpreter.set_input_buffer(0, bytearray(pixels))
     interpreter.invoke()
     copy = bytearray(scores.nbytes)
@@ -72,8 +72,7 @@ def find_pythons():
 
 class Versions(unittest.TestCase):
     def test_run_a_model(self):
-        line = "image (1, 28, 28, 1) int8 b 10 109 9\n"  # 0.9258, "Ankle boot"
-        found = find_pythons()
+        found, printed = find_pythons(), set()
         self.assertIn(sys.version_info[:2], found)
         for (major, minor), python in sorted(found.items()):
             with self.subTest(version=f"{major}.{minor}"):
@@ -81,7 +80,10 @@ class Versions(unittest.TestCase):
                     [python, "-E", "-s", "-B", "-X", "dev", "-W", "error", "-c", PROGRAM,
                      str(EXTENSION), str(FASHION), str(BOOT)],
                     capture_output=True, text=True, check=False, timeout=300)
-                self.assertEqual((done.returncode, done.stdout), (0, line * 2), done.stderr)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertRegex(done.stdout, r"\Aimage \(1, 28, 28, 1\) int8 b 9 \[.*\]\n")
+                printed.update(done.stdout.splitlines())  # of two devices
+        self.assertEqual(len(printed), 1, printed)
         print("run by CPython", *(f"{major}.{minor}" for major, minor in sorted(found)))
 
 
