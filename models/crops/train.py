@@ -64,7 +64,7 @@ def main():
     parser.add_argument("--dataset", default=fashion_mnist.DEFAULT_DIR, metavar="DIR",
                         help="folder of the IDX files (default: %(default)s)")
     parser.add_argument("--output", required=True, metavar="FILE", help="weights to write at last")
-    parser.add_argument("--batches", type=int, default=1200)
+    parser.add_argument("--batches", type=int, default=3000)
     parser.add_argument("--batch", type=int, default=192, help="crops per batch")
     parser.add_argument("--peak-rate", type=float, default=0.004, help="highest learning rate")
     parser.add_argument("--seed", type=int, default=1)
