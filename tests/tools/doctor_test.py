@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`atoll doctor` tells what is wrong with devices and whether everything computes right."""
 import json
+import re
+import shlex
+import shutil
+import subprocess
 import unittest
 
-from atoll_command import EMULATOR, CommandTest, run
+from atoll_command import COMMAND, EMULATOR, SOURCE, CommandTest, absent, run
 
 
 class Doctor(CommandTest):
@@ -113,6 +117,67 @@ class Doctor(CommandTest):
         root, _ = self.card(None)
         report, _ = self.diagnose(3, "--root", root, "--fix", "--yes")
         self.assertEqual(len(report["fixes"][0]["commands"]), 2)
+
+    def on_this_computer(self, root, *programs):
+        """The report of --fix where the folder's /sys is this computer's, and which programs it ran:
+        each of those given writes that down, and nothing else can be found."""
+        tools = self.directory / "tools"
+        tools.mkdir()
+        log = self.directory / "log"
+        log.write_text("")
+        for program in programs:
+            (tools / program).write_text(f"#!/bin/sh\necho {program} $* >> {log}\n")
+            (tools / program).chmod(0o755)
+        done = subprocess.run(
+            ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c",
+             'mount --bind "$1" /sys && PATH=$2 && shift 2 && exec "$@"', "sh", root / "sys", tools,
+             *COMMAND, "doctor", "--fix", "--yes", "--json"],
+            capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        return json.loads(done.stdout)["fixes"], log.read_text().splitlines()
+
+    @unittest.skipIf(EMULATOR, "namespaces are this computer's own")
+    def test_a_card_stays_bound_where_driverctl_is(self):
+        probe = subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "true"],
+                               capture_output=True, text=True, check=False)
+        if probe.returncode != 0:
+            absent(f"namespaces of users: {probe.stderr.strip()}")
+        root, folder = self.card("other")
+        fixes, ran = self.on_this_computer(root, "driverctl", "modprobe")
+        self.assertEqual([(fix["device"], fix["state"]) for fix in fixes],
+                         [("pci:0000:01:00.0", "done")])
+        self.assertEqual(ran, ["driverctl set-override 0000:01:00.0 vfio-pci"])
+        self.assertFalse((folder / "driver_override").exists())
+        shutil.rmtree(self.directory / "tools")
+        fixes, ran = self.on_this_computer(root, "modprobe")
+        self.assertEqual(fixes[0]["state"], "done")
+        self.assertEqual(ran, ["modprobe vfio-pci"])
+        self.assertEqual((folder / "driver_override").read_text(), "vfio-pci\n")
+        self.assertEqual((folder / "driver/unbind").read_text(), "0000:01:00.0\n")
+
+    @unittest.skipIf(EMULATOR, "namespaces are this computer's own")
+    def test_the_rule_of_udev_knows_our_groups(self):
+        """The program in the rule says which IOMMU groups are whose: those with an Atoll-1 or a Coral
+        in them."""
+        probe = subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "true"],
+                               capture_output=True, text=True, check=False)
+        if probe.returncode != 0:
+            absent(f"namespaces of users: {probe.stderr.strip()}")
+        rules = (SOURCE / "driver/vfio/udev/61-atoll-pcie.rules").read_text()
+        program, = re.findall(r'(?m)^SUBSYSTEM=="vfio", KERNEL=="\[0-9\]\*", PROGRAM="([^"]+)"', rules)
+        groups = self.directory / "sys/kernel/iommu_groups"
+        for group, ids in [(1, ["8086:1234"]), (2, ["8086:1234", "1209:A701"]), (3, ["1AC1:089A"]),
+                           (4, ["1AC1:089B"]), (5, ["11AC1:089A"])]:
+            for number, one in enumerate(ids):
+                folder = groups / str(group) / "devices" / f"0000:0{group}:00.{number}"
+                folder.mkdir(parents=True)
+                (folder / "uevent").write_text(f"DRIVER=vfio-pci\nPCI_ID={one}\n")
+        ours = [group for group in range(1, 7) if subprocess.run(
+            ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c",
+             'mount --bind "$1" /sys && shift && exec "$@"', "sh", self.directory / "sys",
+             *shlex.split(program.replace("%k", str(group)))],
+            capture_output=True, check=False).returncode == 0]
+        self.assertEqual(ours, [2, 3])
 
     def test_what_cannot_be_fixed(self):
         root, folder = self.card("other")
