@@ -105,7 +105,9 @@ std::vector<std::string> EmulatorProfiles() {
   ThrowIfError(AtollListDevices(&devices, &count), Activity::kOpeningDevice, "cannot list devices");
   std::vector<std::string> profiles;
   for (const AtollDeviceInfo& device : std::span(devices, count)) {
-    if (IsDevice(device.name, atollrt::DeviceName::Kind::kEmulator)) {
+    // Stepped, a device has the times that it has directly.
+    if (IsDevice(device.name, atollrt::DeviceName::Kind::kEmulator) &&
+        std::string_view(device.name).find('+') == std::string_view::npos) {
       profiles.emplace_back(device.name);
     }
   }
