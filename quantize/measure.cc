@@ -38,15 +38,13 @@ struct Noise {
 };
 
 // What enters the SOFTMAX or LOGISTIC that ends the graph at `output`, behind which little is left
-// to compare; else the output. Of boxes that were chosen from many, whose order may differ, that of
-// all.
-void AddLogits(const Graph& graph, const std::vector<int32_t>& producers, int32_t output,
-               std::vector<int32_t>* logits) {
-  const auto add = [logits](int32_t tensor) {
-    if (std::find(logits->begin(), logits->end(), tensor) == logits->end()) {
-      logits->push_back(tensor);
-    }
-  };
+// to compare; else the output.
+struct Logits {
+  int32_t tensor = -1;
+  const Node* detections =
+      nullptr;  // instead: the node that chose among boxes, in an order of its own
+};
+Logits LogitsOf(const Graph& graph, const std::vector<int32_t>& producers, int32_t output) {
   int32_t tensor = output;
   while (producers[tensor] >= 0) {
     const Node& node = graph.nodes[producers[tensor]];
@@ -54,22 +52,41 @@ void AddLogits(const Graph& graph, const std::vector<int32_t>& producers, int32_
       case OpType::kSOFTMAX:
       case OpType::kLOGISTIC:
       case OpType::kLOG_SOFTMAX:
-        return add(node.inputs[0]);
+        return {node.inputs[0]};
       case OpType::kRESHAPE:
       case OpType::kSQUEEZE:
       case OpType::kEXPAND_DIMS:
         tensor = node.inputs[0];
         break;
       case OpType::kCUSTOM:
-        if (!std::holds_alternative<DetectionOptions>(node.options)) return add(output);
-        AddLogits(graph, producers, node.inputs[0], logits);
-        AddLogits(graph, producers, node.inputs[1], logits);
-        return;
+        if (std::holds_alternative<DetectionOptions>(node.options)) return {-1, &node};
+        return {output};
       default:
-        return add(output);
+        return {output};
     }
   }
-  add(output);
+  return {output};
+}
+
+// Those of `open`, each once; of chosen boxes those of all boxes and scores. A file may have
+// detections of detections, whose operands are looked at once.
+std::vector<int32_t> AllLogits(const Graph& graph, std::vector<int32_t> open) {
+  const std::vector<int32_t> producers = Producers(graph);
+  std::vector<bool> is_there(graph.tensors.size(), false);
+  std::vector<bool> is_expanded(graph.tensors.size(), false);  // by a node's first output
+  std::vector<int32_t> all;
+  while (!open.empty()) {
+    const Logits found = LogitsOf(graph, producers, open.back());
+    open.pop_back();
+    if (found.detections == nullptr) {
+      if (!is_there[found.tensor]) all.push_back(found.tensor);
+      is_there[found.tensor] = true;
+    } else if (const Node& node = *found.detections; !is_expanded[node.outputs[0]]) {
+      is_expanded[node.outputs[0]] = true;
+      open.insert(open.end(), {node.inputs[0], node.inputs[1]});
+    }
+  }
+  return all;
 }
 
 // What a concatenation that ends in an output consists of.
@@ -129,14 +146,12 @@ class Measurer {
       report->layers.push_back(std::move(layer));
       accumulated_.emplace_back();
       alone_noise_.emplace_back();
-      if (choice.precision != Precision::kFloat) ATOLL_RETURN_IF_ERROR(PrepareAlone(i));
+      if (choice.precision != Precision::kFloat) PrepareAlone(i);
     }
-    const std::vector<int32_t> producers = Producers(graph);
     for (const int32_t output : graph.outputs) {
-      if (graph.tensors[output].type != DataType::kFloat32) continue;
-      outputs_.push_back(output);
-      AddLogits(graph, producers, output, &logits_);
+      if (graph.tensors[output].type == DataType::kFloat32) outputs_.push_back(output);
     }
+    logits_ = AllLogits(graph, outputs_);
     FindParts(report);
     return Status();
   }
@@ -254,18 +269,16 @@ class Measurer {
       }
     }
     for (const auto& [reader, position] : readers_[tensor]) {
-      Alone& alone = alone_[reader];
-      if (alone.interpreter == nullptr && problem_.ok()) problem_ = Open(&alone);
-      if (alone.interpreter != nullptr) SetInput(wanted, position, alone.interpreter.get());
+      if (Interpreter* const interpreter = Opened(&alone_.at(reader))) {
+        SetInput(wanted, position, interpreter);
+      }
     }
     const int32_t layer = layers_[tensor];
     if (layer < 0) return;
     accumulated_[layer].Add(noise_[tensor]);
     Count(wanted, infinities_[tensor], &report->layers[layer]);
     const auto alone = alone_.find(layer);
-    if (alone == alone_.end() || !problem_.ok()) return;
-    if (alone->second.interpreter == nullptr) problem_ = Open(&alone->second);  // constants only
-    if (!problem_.ok()) return;
+    if (alone == alone_.end() || Opened(&alone->second) == nullptr) return;
     const std::unique_ptr<Interpreter> interpreter = std::move(alone->second.interpreter);
     problem_ = interpreter->Invoke();
     const int32_t output = interpreter->graph().outputs[0];
@@ -274,10 +287,15 @@ class Measurer {
              &alone_noise_[layer]);
   }
 
-  Status Open(Alone* alone) {
-    ATOLL_ASSIGN_OR_RETURN(alone->interpreter,
-                           RunnerOf(emitted_.edited, Graph(alone->graph), 1, false));
-    return Status();
+  // nullptr, and problem_ says why, if there is or was one.
+  Interpreter* Opened(Alone* alone) {
+    if (!problem_.ok()) return nullptr;
+    if (alone->interpreter == nullptr) {
+      auto opened = RunnerOf(emitted_.edited, Graph(alone->graph), 1, false);
+      problem_ = opened.status();
+      if (opened.ok()) alone->interpreter = *std::move(opened);
+    }
+    return alone->interpreter.get();
   }
 
   // Piece by piece, as a layer's floats would take four times as much memory as its bytes.
@@ -292,11 +310,11 @@ class Measurer {
     }
   }
 
-  Status PrepareAlone(size_t layer) {
+  void PrepareAlone(size_t layer) {
     const Graph& graph = edited_.graph;
     const Graph& made = emitted_.edited.graph;
     const Node& node = made.nodes[emitted_.nodes[layer]];
-    if (graph.Output(graph.nodes[layer]).type != DataType::kFloat32) return Status();
+    if (graph.Output(graph.nodes[layer]).type != DataType::kFloat32) return;
     // The node, and of the tensors those that it has.
     Graph single;
     single.nodes = {node};
@@ -315,22 +333,17 @@ class Measurer {
       const bool is_constant = made.tensors[*input].is_constant();
       if (!move(input) || is_constant) continue;
       const int32_t from = graph.nodes[layer].inputs[k];
-      if (graph.tensors[from].type != DataType::kFloat32) return Status();
+      if (graph.tensors[from].type != DataType::kFloat32) return;
       floats.emplace_back(from, single.inputs.size());
       single.inputs.push_back(*input);
     }
     for (int32_t& output : single.nodes[0].outputs) move(&output);
     single.outputs = {single.nodes[0].outputs[0]};
     const auto index = static_cast<int32_t>(layer);
-    Alone alone{std::move(single)};
-    ATOLL_RETURN_IF_ERROR(
-        Open(&alone));  // what cannot be prepared is known before samples are read
-    alone.interpreter.reset();
-    alone_.emplace(index, std::move(alone));
+    alone_[index].graph = std::move(single);
     for (const auto& [tensor, position] : floats) {
       readers_[tensor].emplace_back(index, position);
     }
-    return Status();
   }
 
   static void Count(std::span<const float> values, float infinity, QuantizeReport::Layer* layer) {

@@ -205,7 +205,7 @@ ScheduleSummary Core::Summarize(uint64_t bytes_ahead) const {
   if (stepped_ != nullptr) {  // which has a clock of its own
     const SteppedTimes times = stepped_->ProgramTimes(bytes_ahead);
     return {.total = times.total,
-            .link_out = times.link_out,
+            .link_out = times.link_out,  // with streamed parameters
             .link_in = times.link_in,
             .computed = times.computed,
             .delivered = times.delivered};

@@ -238,7 +238,7 @@ def quantize(model: Model, samples: Iterable[Any], output: Union[str, os.PathLik
     that joins parts of very different ranges, as boxes and scores. `per_tensor_fully_connected`:
     one scale for the weights of fully connected layers, for older readers. `keep_float`: numbers or names of nodes that stay
     float. With `target_sqnr_db`, or `accuracy(model_bytes)` and `target_accuracy`, choices are
-    tried, layer by layer. `progress(phase, done, total)` hears how far it is. Ctrl-C ends it.
+    tried, layer by layer. `progress(phase, done, total)` hears how far it is; a total of 0 is unknown. Ctrl-C ends it.
     """
     library = _load()
     content = _bytes_of(model)

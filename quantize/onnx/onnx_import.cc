@@ -440,8 +440,7 @@ Status OnnxNodeImport::SetAt(size_t position, OnnxValue value) {
   }
   // What users see in reports. Inputs keep their names; of several the last one is what the tensor
   // holds in the end, as that of an activation which became part of another node.
-  const std::vector<int32_t>& ends = b.graph().inputs;
-  if (!value.is_constant() && std::find(ends.begin(), ends.end(), value.tensor) == ends.end()) {
+  if (!value.is_constant() && b.Producer(value.tensor) != nullptr) {
     b.graph().tensors[static_cast<size_t>(value.tensor)].name = node.outputs[position];
   }
   if (!values_.emplace(node.outputs[position], std::move(value)).second) {

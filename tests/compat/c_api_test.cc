@@ -501,16 +501,21 @@ void MakeInterpreters(int times, TfLiteDelegate* delegate) {
   }
 }
 
-TEST(StandInC, KeepsNothingOfWhatIsDeleted) {
-  if (std::getenv("QEMU_CPU") != nullptr) GTEST_SKIP() << "it would be QEMU's memory";
+class StandInCMemory : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::getenv("QEMU_CPU") != nullptr) GTEST_SKIP() << "it would be QEMU's memory";
+  }
+};
+
+TEST_F(StandInCMemory, KeepsNothingOfWhatIsDeleted) {
   MakeInterpreters(200, nullptr);
   const size_t before = ResidentBytes();
   MakeInterpreters(10000, nullptr);
   ExpectKept(before);
 }
 
-TEST(StandInC, KeepsNothingOfInterpretersOfOneDelegate) {
-  if (std::getenv("QEMU_CPU") != nullptr) GTEST_SKIP() << "it would be QEMU's memory";
+TEST_F(StandInCMemory, KeepsNothingOfInterpretersOfOneDelegate) {
   TfLiteDelegate* const delegate = MakeExternal({{"device", "emu"}, {"num_threads", "1"}});
   ASSERT_NE(delegate, nullptr);
   const int times = atollrt::TestCount(500);
@@ -521,8 +526,7 @@ TEST(StandInC, KeepsNothingOfInterpretersOfOneDelegate) {
   TfLiteExternalDelegateDelete(delegate);
 }
 
-TEST(StandInC, KeepsNothingOfDelegates) {
-  if (std::getenv("QEMU_CPU") != nullptr) GTEST_SKIP() << "it would be QEMU's memory";
+TEST_F(StandInCMemory, KeepsNothingOfDelegates) {
   const auto cycle = [](int times) {
     for (int i = 0; i < times; ++i) {
       TfLiteDelegate* const delegate = MakeExternal({{"device", "emu"}, {"num_threads", "1"}});

@@ -677,6 +677,28 @@ TEST(Quantizer, PoorLayersAndLogitsGiveWarnings) {
   EXPECT_THAT(plain->report.warnings, testing::Not(testing::Contains(HasSubstr("SQNR of"))));
 }
 
+// The node of TensorFlow Lite that chooses boxes; its outputs.
+std::vector<int32_t> AddDetections(FloatBuilder* b, int32_t boxes, int32_t scores, int32_t count) {
+  DetectionOptions options;
+  options.max_detections = count;
+  options.max_classes_per_detection = 1;
+  options.num_classes = b->ShapeOf(scores)[2];
+  options.score_threshold = 0.1f;
+  options.iou_threshold = 0.99f;
+  options.y_scale = options.x_scale = options.h_scale = options.w_scale = 5;
+  const int32_t anchor_count = b->ShapeOf(boxes)[1];
+  std::vector<float> anchors(4 * static_cast<size_t>(anchor_count));
+  for (float& number : anchors) number = 0.5f + 0.25f * b->Value();
+  Node node;
+  node.custom_name = "TFLite_Detection_PostProcess";
+  node.options = options;
+  node.inputs = {boxes, scores, b->Constant({anchor_count, 4}, DataType::kFloat32, anchors)};
+  node.outputs = {b->Tensor({1, count, 4}), b->Tensor({1, count}), b->Tensor({1, count}),
+                  b->Tensor({1})};
+  b->graph().nodes.push_back(node);
+  return node.outputs;
+}
+
 // Of nearly equal boxes the bytes may choose others, or another order: what is compared is what all
 // are chosen from. Nothing behind the choice is quantized.
 TEST(Quantizer, DetectionsAreJudgedByWhatTheyAreChosenFrom) {
@@ -689,22 +711,7 @@ TEST(Quantizer, DetectionsAreJudgedByWhatTheyAreChosenFrom) {
   };
   const int32_t boxes = rows(4);
   const int32_t scores = b.Unary(OpType::kLOGISTIC, rows(2));
-  DetectionOptions options;
-  options.max_detections = 20;
-  options.max_classes_per_detection = 1;
-  options.num_classes = 2;
-  options.score_threshold = 0.1f;
-  options.iou_threshold = 0.99f;
-  options.y_scale = options.x_scale = options.h_scale = options.w_scale = 5;
-  std::vector<float> anchors(4 * 64);
-  for (float& number : anchors) number = 0.5f + 0.25f * b.Value();
-  Node node;
-  node.custom_name = "TFLite_Detection_PostProcess";
-  node.options = options;
-  node.inputs = {boxes, scores, b.Constant({64, 4}, DataType::kFloat32, anchors)};
-  node.outputs = {b.Tensor({1, 20, 4}), b.Tensor({1, 20}), b.Tensor({1, 20}), b.Tensor({1})};
-  for (const int32_t output : node.outputs) b.Output(output);
-  b.graph().nodes.push_back(node);
+  for (const int32_t output : AddDetections(&b, boxes, scores, 20)) b.Output(output);
   const auto quantized = QuantizeWith(b.Build(), b.MakeSamples(16));
   ASSERT_TRUE(quantized.ok()) << quantized.status().message();
   EXPECT_GT(quantized->report.logits_sqnr_db, 25);
@@ -717,6 +724,18 @@ TEST(Quantizer, DetectionsAreJudgedByWhatTheyAreChosenFrom) {
   const Graph& made = (*model)->graph();
   EXPECT_EQ(std::ranges::count(made.nodes, OpType::kDEQUANTIZE, &atollrt::Node::type), 2);
   EXPECT_EQ(made.nodes.back().op_name(), "TFLite_Detection_PostProcess");
+}
+
+// Each of which has the one before twice: looking behind all of them again and again takes for
+// ever.
+TEST(Quantizer, DetectionsOfDetectionsAreLookedAtOnce) {
+  FloatBuilder b(54);
+  int32_t boxes = b.Input({1, 4, 4});
+  for (int i = 0; i < 40; ++i) boxes = AddDetections(&b, boxes, boxes, 4)[0];
+  b.Output(boxes);
+  const auto quantized = QuantizeWith(b.Build(), b.MakeSamples(2));
+  ASSERT_TRUE(quantized.ok()) << quantized.status().message();
+  EXPECT_EQ(quantized->report.layers.size(), 40u);
 }
 
 TEST(Quantizer, DivisionByConstantsIsQuantized) {

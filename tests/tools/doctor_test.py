@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`atoll doctor` tells what is wrong with devices and whether everything computes right."""
 import json
+import os
 import re
 import shlex
 import shutil
@@ -118,6 +119,16 @@ class Doctor(CommandTest):
         report, _ = self.diagnose(3, "--root", root, "--fix", "--yes")
         self.assertEqual(len(report["fixes"][0]["commands"]), 2)
 
+    def with_sys(self, folder, path, *command):
+        """Runs a command where the folder is /sys, and programs are found in `path`."""
+        enter = ["unshare", "--user", "--map-root-user", "--mount"]
+        probe = subprocess.run([*enter, "true"], capture_output=True, text=True, check=False)
+        if probe.returncode != 0:
+            absent(f"namespaces of users: {probe.stderr.strip()}")
+        return subprocess.run(
+            [*enter, "sh", "-c", 'mount --bind "$1" /sys && PATH=$2 && shift 2 && exec "$@"', "sh",
+             folder, path, *command], capture_output=True, text=True, timeout=120, check=False)
+
     def on_this_computer(self, root, *programs):
         """The report of --fix where the folder's /sys is this computer's, and which programs it ran:
         each of those given writes that down, and nothing else can be found."""
@@ -128,20 +139,12 @@ class Doctor(CommandTest):
         for program in programs:
             (tools / program).write_text(f"#!/bin/sh\necho {program} $* >> {log}\n")
             (tools / program).chmod(0o755)
-        done = subprocess.run(
-            ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c",
-             'mount --bind "$1" /sys && PATH=$2 && shift 2 && exec "$@"', "sh", root / "sys", tools,
-             *COMMAND, "doctor", "--fix", "--yes", "--json"],
-            capture_output=True, text=True, timeout=120, check=False)
+        done = self.with_sys(root / "sys", tools, *COMMAND, "doctor", "--fix", "--yes", "--json")
         self.assertEqual(done.returncode, 3, done.stderr)
         return json.loads(done.stdout)["fixes"], log.read_text().splitlines()
 
     @unittest.skipIf(EMULATOR, "namespaces are this computer's own")
     def test_a_card_stays_bound_where_driverctl_is(self):
-        probe = subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "true"],
-                               capture_output=True, text=True, check=False)
-        if probe.returncode != 0:
-            absent(f"namespaces of users: {probe.stderr.strip()}")
         root, folder = self.card("other")
         fixes, ran = self.on_this_computer(root, "driverctl", "modprobe")
         self.assertEqual([(fix["device"], fix["state"]) for fix in fixes],
@@ -159,10 +162,6 @@ class Doctor(CommandTest):
     def test_the_rule_of_udev_knows_our_groups(self):
         """The program in the rule says which IOMMU groups are whose: those with an Atoll-1 or a Coral
         in them."""
-        probe = subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "true"],
-                               capture_output=True, text=True, check=False)
-        if probe.returncode != 0:
-            absent(f"namespaces of users: {probe.stderr.strip()}")
         rules = (SOURCE / "driver/vfio/udev/61-atoll-pcie.rules").read_text()
         program, = re.findall(r'(?m)^SUBSYSTEM=="vfio", KERNEL=="\[0-9\]\*", PROGRAM="([^"]+)"', rules)
         groups = self.directory / "sys/kernel/iommu_groups"
@@ -172,11 +171,9 @@ class Doctor(CommandTest):
                 folder = groups / str(group) / "devices" / f"0000:0{group}:00.{number}"
                 folder.mkdir(parents=True)
                 (folder / "uevent").write_text(f"DRIVER=vfio-pci\nPCI_ID={one}\n")
-        ours = [group for group in range(1, 7) if subprocess.run(
-            ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c",
-             'mount --bind "$1" /sys && shift && exec "$@"', "sh", self.directory / "sys",
-             *shlex.split(program.replace("%k", str(group)))],
-            capture_output=True, check=False).returncode == 0]
+        ours = [group for group in range(1, 7) if self.with_sys(
+            self.directory / "sys", os.environ["PATH"],
+            *shlex.split(program.replace("%k", str(group)))).returncode == 0]
         self.assertEqual(ours, [2, 3])
 
     def test_what_cannot_be_fixed(self):

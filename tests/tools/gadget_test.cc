@@ -22,6 +22,7 @@
 #include "driver/faults/faulty_bus.h"
 #include "runtime/base/bytes.h"
 #include "tests/driver/emulator/emulated_program.h"
+#include "tests/support/long_pool.h"
 #include "tests/support/open_atoll1.h"
 #include "tests/support/rng.h"
 #include "tests/support/test_executables.h"
@@ -377,17 +378,7 @@ class SteppedGadgetTest : public GadgetTest {
 
 // As systemd and people stop a service. Cycle by cycle the instruction takes hours.
 TEST_F(SteppedGadgetTest, StopsInALongInstruction) {
-  Pool2DInstruction pool;
-  pool.output_address = 2 << 20;
-  pool.batch = pool.input_h = pool.output_h = pool.channels = 1;
-  pool.input_w = pool.output_w = 2 << 20;
-  pool.kernel_h = pool.stride_h = pool.stride_w = 1;
-  pool.kernel_w = 65535;
-  pool.pad_left = 32767;
-  pool.clamp_min = -128;
-  pool.clamp_max = 127;
-  pool.flags = kFlagAverage;
-  Bytes records = ProgramRecord({FillInstruction{.bytes = 1}, pool, EndInstruction{}});
+  Bytes records = ProgramRecord({FillInstruction{.bytes = 1}, LongPool(), EndInstruction{}});
   Append(records, StartRecord({.instruction_count = 3}));
   ASSERT_TRUE(host_->BulkOut(kRecordEndpoint, records, Clock::now()).ok());
   // While it runs, a request for a register waits, and with it the thread that answers.

@@ -18,7 +18,7 @@
 
 namespace atollcmd {
 
-// A model from memory on a device, run on real numbers. Failures throw CommandError.
+// A model on a device, run on real numbers. Failures throw CommandError.
 class LoadedModel {
  public:
   // `bytes` are copied. `what` is for messages: "the float model".

@@ -65,7 +65,9 @@ typedef struct AtollQuantizeOptions {
    * target_accuracy is enough. Any status but ATOLL_OK ends the work with it. */
   AtollStatus (*accuracy)(void* user_data, const void* model, size_t model_size, double* accuracy);
   double target_accuracy;
-  /* Called now and then; 0 ends the work with ATOLL_CANCELLED. NULL: nobody is told. */
+  /* Called after each step of a phase: "samples", "ranges", "rounding", "bias correction",
+   * "report"; total is 0 where nobody knows it, as while samples are read. 0 ends the work with
+   * ATOLL_CANCELLED. NULL: nobody is told. */
   int (*progress)(void* user_data, const char* phase, int64_t done, int64_t total);
   void* user_data; /* of accuracy and progress */
 } AtollQuantizeOptions;

@@ -6,6 +6,7 @@
 
 #include "tests/driver/emulator/emulated_program.h"
 #include "tests/support/assembled.h"
+#include "tests/support/long_pool.h"
 
 namespace atollrt {
 namespace {
@@ -247,16 +248,6 @@ Filter LongFilter(uint32_t input_h, uint32_t input_w, uint32_t output_w, uint32_
 }
 
 std::vector<LongInstruction> LongInstructions() {
-  Pool2DInstruction pool;
-  pool.output_address = 2 << 20;
-  pool.batch = pool.input_h = pool.output_h = pool.channels = 1;
-  pool.input_w = pool.output_w = 2 << 20;
-  pool.kernel_h = pool.stride_h = pool.stride_w = 1;
-  pool.kernel_w = 65535;
-  pool.pad_left = 32767;
-  pool.clamp_min = -128;
-  pool.clamp_max = 127;
-  pool.flags = kFlagAverage;
   CopyInstruction copy{.output_address = 1 << 20, .bytes = 1};
   copy.count0 = copy.count1 = copy.count2 = copy.count3 = 1;
   copy.count4 = 2'000'000'000;
@@ -267,7 +258,7 @@ std::vector<LongInstruction> LongInstructions() {
       {"transposed", LongFilter<TransposeConv2DInstruction>(1024, 2048, 2048, 255, 255, 1)},
       // Taps so far apart that no kernel is made for them.
       {"plain loops", LongFilter<Conv2DInstruction>(1, 2 << 20, 3 << 20, 1, 32768, 30000)},
-      {"pool", pool},
+      {"pool", LongPool()},
       {"copy", copy},
   };
 }
