@@ -9,6 +9,10 @@ set(CMAKE_C_VISIBILITY_PRESET hidden)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 
+# Files are named from this folder on, wherever it lies: what is built says nothing of the machine, and
+# is not larger for a longer path.
+add_compile_options(-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+
 # Exactness depends on this one: a fused multiply-add rounds once where TensorFlow Lite rounds twice.
 add_compile_options(-ffp-contract=off)
 if(ATOLL_SANITIZE STREQUAL "thread")
