@@ -72,9 +72,12 @@ struct Session {
     EXPECT_NE(model, nullptr);
     Start(model.get());
   }
-  void Start(TfLiteModel* model) {
+  // `delegate` may be null.
+  Session(const TfLiteModel* model, TfLiteDelegate* delegate) { Start(model, delegate); }
+  void Start(const TfLiteModel* model, TfLiteDelegate* delegate = nullptr) {
     const OptionsPtr options(TfLiteInterpreterOptionsCreate());
     TfLiteInterpreterOptionsSetNumThreads(options.get(), 1);
+    if (delegate != nullptr) TfLiteInterpreterOptionsAddDelegate(options.get(), delegate);
     TfLiteInterpreterOptionsSetErrorReporter(options.get(), Collect, &said);
     interpreter.reset(TfLiteInterpreterCreate(model, options.get()));
     EXPECT_NE(interpreter, nullptr) << said;
@@ -697,6 +700,38 @@ TEST(StandInC, TakesAsManyThreadsAsThereMayBe) {
   const OptionsPtr options(TfLiteInterpreterOptionsCreate());
   TfLiteInterpreterOptionsSetNumThreads(options.get(), INT32_MAX);
   EXPECT_NE(InterpreterPtr(TfLiteInterpreterCreate(model.get(), options.get())), nullptr);
+}
+
+// One model, and one delegate, for two threads: each makes interpreters, with and without the
+// delegate, runs them with other shapes between, and deletes them.
+TEST(StandInC, InterpretersOfThreadsShareModelAndDelegate) {
+  const ModelPtr model(TfLiteModelCreateFromFile(kFashion));
+  TfLiteDelegate* const delegate = MakeExternal({{"device", "emu"}, {"num_threads", "1"}});
+  ASSERT_NE(delegate, nullptr);
+  const auto run = [&](bool with_delegate, int8_t fill) {
+    Session session(model.get(), with_delegate ? delegate : nullptr);
+    std::vector<std::vector<int8_t>> outputs;
+    for (const int batch : {1, 2, 1}) {
+      const int dims[] = {batch, 28, 28, 1};
+      EXPECT_EQ(TfLiteInterpreterResizeInputTensor(session.get(), 0, dims, 4), kTfLiteOk);
+      EXPECT_EQ(TfLiteInterpreterAllocateTensors(session.get()), kTfLiteOk) << session.said;
+      std::vector<int8_t> images(batch * 28 * 28);
+      for (size_t i = 0; i < images.size(); ++i) images[i] = static_cast<int8_t>(i * fill);
+      outputs.push_back(session.Run(images));
+    }
+    return outputs;
+  };
+  const std::vector<std::vector<int8_t>> wanted[] = {run(false, 3), run(false, 5)};
+  std::vector<std::thread> threads;
+  for (const int own : {0, 1}) {
+    threads.emplace_back([&, own] {
+      for (int turn = 0; turn < 20; ++turn) {
+        EXPECT_EQ(run(turn % 2 == own, static_cast<int8_t>(3 + 2 * own)), wanted[own]) << turn;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  TfLiteExternalDelegateDelete(delegate);
 }
 
 TEST(StandInC, XnnpackIsNotNeeded) {

@@ -3,11 +3,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "tests/support/allocation_meter.h"
 #include "tools/atoll/exit_code.h"
@@ -117,6 +122,80 @@ TEST(Labels, TakeMemoryInProportion) {
     const atollrt::AllocationMeter meter;
     (void)ParseLabels(text);
     EXPECT_LE(meter.peak_bytes(), atollrt::ProportionalBytes(text.size())) << part;
+  }
+}
+
+TEST(Labels, OfLargeNumbersTakeNoMemoryForWhatIsLeftOut) {
+  for (const char* text : {"1048575 x\n", "70000 x\n", "65537 x\n"}) {
+    const atollrt::AllocationMeter meter;
+    EXPECT_LE(ParseLabels(text).size(), size_t{1} << 16 | 2) << text;
+    EXPECT_LE(meter.peak_bytes(), int64_t{1} << 22) << text;
+  }
+  EXPECT_THAT(ParseLabels("70000 x\n"), ElementsAre("70000 x"));
+}
+
+// ---- In a model ---------------------------------------------------------------------------------
+
+std::string Number(uint64_t value, size_t bytes) {
+  std::string text;
+  for (size_t i = 0; i < bytes; ++i) text += static_cast<char>(value >> 8 * i);
+  return text;
+}
+
+// A file in an archive as it says that it is.
+struct Packed {
+  std::string name;
+  std::string stored;
+  uint32_t bytes = 0;
+  uint16_t method = 0;
+};
+
+std::string Archive(const std::vector<Packed>& files) {
+  std::string archive, directory;
+  for (const Packed& file : files) {
+    // As both headers have it: method, size in the archive, size, size of the name.
+    const std::string fields = Number(0, 4) + Number(file.method, 2) + Number(0, 8) +
+                               Number(file.stored.size(), 4) + Number(file.bytes, 4) +
+                               Number(file.name.size(), 2) + Number(0, 2);
+    directory +=
+        "PK\1\2" + Number(0, 2) + fields + Number(0, 10) + Number(archive.size(), 4) + file.name;
+    archive += "PK\3\4" + fields + file.name + file.stored;
+  }
+  return archive + directory + "PK\5\6" + Number(0, 8) + Number(directory.size(), 4) +
+         Number(archive.size(), 4) + Number(0, 2);
+}
+
+// Without zlib's header and checksum.
+std::string Deflate(const std::string& text) {
+  uLongf size = compressBound(text.size());
+  std::string stored(size, '\0');
+  compress(reinterpret_cast<Bytef*>(stored.data()), &size,
+           reinterpret_cast<const Bytef*>(text.data()), text.size());
+  return stored.substr(2, size - 6);
+}
+
+TEST_F(LabelFile, InAModelIsRead) {
+  std::ofstream(path_) << "model" << Archive({{"labels.txt", "cat\ndog\n", 8}});
+  EXPECT_EQ(Labels({.path = "", .offset = {}, .model = path_}, {{2, 2}})[1], "dog");
+}
+
+TEST_F(LabelFile, InAModelTakesMemoryInProportion) {
+  constexpr size_t kTextBytesMax = size_t{1} << 20;
+  std::string letters;
+  while (letters.size() < kTextBytesMax) letters += "a\n";
+  const std::vector<Packed> stored = {{"labels.txt", letters, kTextBytesMax}};
+  const std::vector<Packed> deflated = {{"labels.txt", Deflate(letters), kTextBytesMax, 8}};
+  const std::vector<Packed> promised = {{"labels.txt", std::string(2000, '\0'), kTextBytesMax, 8}};
+  const std::vector<Packed> huge = {{"labels.txt", std::string(2000, '\0'), 0xffffffffu, 8}};
+  for (const auto& files : {std::vector<Packed>(20000), stored, deflated, promised, huge}) {
+    std::ofstream(path_) << Archive(files);
+    const size_t unpacked = files[0].method == 8 ? kTextBytesMax : 0;
+    const size_t size = std::filesystem::file_size(path_) + unpacked;
+    const atollrt::AllocationMeter meter;
+    const Labels labels({.path = "", .offset = {}, .model = path_}, {{1, 1}});
+    EXPECT_EQ(labels.empty(), files[0].stored.empty() || files[0].stored[0] == '\0');
+    EXPECT_LE(meter.peak_bytes(), atollrt::ProportionalBytes(size))
+        << files.size() << " files, the first of which says " << files[0].bytes;
   }
 }
 

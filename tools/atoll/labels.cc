@@ -37,8 +37,8 @@ constexpr uint16_t kDeflated = 8;
 constexpr uint16_t kEncrypted = 1;  // a flag
 constexpr size_t kCommentBytesMax = 65535;
 constexpr size_t kDirectoryBytesMax = size_t{1} << 20;
-// Kilobytes may promise so much.
-constexpr size_t kTextBytesMax = size_t{1} << 22;
+// A kilobyte may promise so much.
+constexpr size_t kTextBytesMax = size_t{1} << 20;
 
 uint32_t LittleEndian(std::string_view bytes, size_t offset, size_t size) {
   uint32_t number = 0;
@@ -159,7 +159,7 @@ struct AssociatedFile {
 // The label file that a model brings along in a ZIP archive at its end, as TensorFlow Lite's
 // metadata writers append it: the first text file whose name has "label" in it, or the only text
 // file. Nothing if there is none, or if the archive, whose bytes are hostile, is damaged or keeps
-// it in a way that nobody writes. At most 16 MiB.
+// it in a way that nobody writes. At most 1 MiB.
 std::optional<AssociatedFile> FindEmbeddedLabels(const std::string& model) {
   File file(model);
   std::vector<ArchiveEntry> texts = ReadDirectory(file);
@@ -178,6 +178,7 @@ std::optional<AssociatedFile> FindEmbeddedLabels(const std::string& model) {
 constexpr std::string_view kBlanks = " \t";
 constexpr size_t kMaxFileBytes = size_t{1} << 24;
 constexpr size_t kMaxClasses = size_t{1} << 20;
+constexpr size_t kMaxClassesLeftOut = size_t{1} << 16;
 
 struct NumberedLine {
   size_t number;
@@ -196,12 +197,13 @@ std::optional<NumberedLine> ParseNumberedLine(std::string_view line) {
   return numbered;
 }
 
-// The names if all lines are numbered, in ascending order.
+// The names if all lines are numbered, in ascending order, without large gaps.
 std::optional<std::vector<std::string>> ParseNumbered(const std::vector<std::string_view>& lines) {
   std::vector<std::string> names;
   for (const std::string_view line : lines) {
     const std::optional<NumberedLine> numbered = ParseNumberedLine(line);
     if (!numbered || numbered->number < names.size()) return {};
+    if (numbered->number > lines.size() + kMaxClassesLeftOut) return {};
     names.resize(numbered->number + 1);
     names.back() = numbered->name;
   }
