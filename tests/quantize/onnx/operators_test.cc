@@ -3,12 +3,9 @@
 // ONNX files of one node each, for every operator with its attributes and opsets, against what
 // onnxruntime computed of them: operators.pack, which make_operators.py made and describes.
 #include <gtest/gtest.h>
-#include <zlib.h>
 
 #include <cmath>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -16,38 +13,10 @@
 #include "runtime/base/bytes.h"
 #include "runtime/interpreter.h"
 #include "runtime/model.h"
+#include "tests/quantize/onnx/pack.h"
 
 namespace atollrt {
 namespace {
-
-std::vector<uint8_t> Unpacked() {
-  std::ifstream file(std::string(ATOLL_SOURCE_DIR) + "/tests/quantize/onnx/operators.pack",
-                     std::ios::binary);
-  const std::vector<uint8_t> packed((std::istreambuf_iterator<char>(file)), {});
-  std::vector<uint8_t> bytes(packed.size() * 64);
-  uLongf size = bytes.size();
-  EXPECT_EQ(uncompress(bytes.data(), &size, packed.data(), packed.size()), Z_OK);
-  bytes.resize(size);
-  return bytes;
-}
-
-class Records {
- public:
-  explicit Records(std::span<const uint8_t> bytes) : rest_(bytes) {}
-  bool done() const { return rest_.empty(); }
-  std::span<const uint8_t> Take(size_t size) {
-    const auto bytes = rest_.first(size);
-    rest_ = rest_.subspan(size);
-    return bytes;
-  }
-  template <typename T>
-  T Number() {
-    return LoadLittleEndian<T>(Take(sizeof(T)).data());
-  }
-
- private:
-  std::span<const uint8_t> rest_;
-};
 
 std::vector<float> Inputs(uint32_t seed, size_t count) {
   std::vector<float> values(count);
@@ -108,7 +77,7 @@ std::string Check(std::span<const uint8_t> onnx, const std::vector<std::vector<f
 }
 
 TEST(OnnxOperators, EqualOnnxruntime) {
-  const std::vector<uint8_t> bytes = Unpacked();
+  const std::vector<uint8_t> bytes = Unpacked("operators.pack");
   Records records(bytes);
   int count = 0;
   while (!records.done()) {
