@@ -120,7 +120,7 @@ onnx() {
   cp tests/quantize/onnx/onnxruntime/package*.json build/onnxruntime/
   npm ci --prefix build/onnxruntime --ignore-scripts --no-audit --no-fund --loglevel=error
   PYTHONPATH=build/release/python/atoll /usr/bin/python3 -W ignore \
-    tests/quantize/onnx/torchvision_networks.py "$PWD/build/onnxruntime" || failed+=(onnx)
+    tests/quantize/onnx/make_networks.py "$PWD/build/onnxruntime" --check 2 || failed+=(onnx)
 }
 
 # full PORTION: one of those of --full, and its line for the table of results.
