@@ -47,6 +47,11 @@ int32_t VersionFor(const Node& node, Precision precision, bool per_tensor) {
     case OpType::kPAD:
     case OpType::kREDUCE_MAX:
     case OpType::kREDUCE_MIN:
+    case OpType::kLOGISTIC:
+    case OpType::kRELU:
+    case OpType::kRELU6:
+    case OpType::kSOFTMAX:
+    case OpType::kTANH:
       version = is_16 ? 3 : 2;
       break;
     case OpType::kRESHAPE:

@@ -105,11 +105,11 @@ OpRule RuleOf(OpType type, Precision precision) {
     case OpType::kMUL:
     case OpType::kMEAN:
     case OpType::kBATCH_MATMUL:
-      return OpRule::kFree;
-    case OpType::kPRELU:
     case OpType::kLEAKY_RELU:
     case OpType::kRELU:
     case OpType::kRELU6:
+      return OpRule::kFree;
+    case OpType::kPRELU:
     case OpType::kRELU_N1_TO_1:
     case OpType::kHARD_SWISH:
     case OpType::kEXP:
@@ -119,6 +119,7 @@ OpRule RuleOf(OpType type, Precision precision) {
     case OpType::kSOFTMAX:
     case OpType::kLOGISTIC:
     case OpType::kTANH:
+      return OpRule::kPrescribed;
     case OpType::kL2_NORMALIZATION:
     case OpType::kLOG_SOFTMAX:
       return is_16 ? OpRule::kNone : OpRule::kPrescribed;

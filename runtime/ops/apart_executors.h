@@ -23,6 +23,11 @@ Executor PrepareFloatNormalization(const Graph& graph, const Node& node, CpuFeat
 Executor PrepareFloatReduction(const Graph& graph, const Node& node, CpuFeatures features);
 Executor PrepareFloatSoftmaxRows(const Graph& graph, const Node& node, CpuFeatures features);
 Executor PrepareFloatLstm(const Graph& graph, const Node& node, CpuFeatures features);
+Executor PrepareInt16Product(const Graph& graph, const Node& node, CpuFeatures features);
+Executor PrepareInt16Rectifier(const Graph& graph, const Node& node, CpuFeatures features);
+// Of int16 or float32.
+Executor PrepareApartSigmoid(const Graph& graph, const Node& node, CpuFeatures features);
+Executor PrepareApartSoftmax(const Graph& graph, const Node& node, CpuFeatures features);
 Executor PrepareHalfDequantize(const Graph& graph, const Node& node, CpuFeatures features);
 
 // With the geometry `shape` in the place of the node's own.

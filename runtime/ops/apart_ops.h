@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Operators, and types of data for operators of cpu_ops.h, that libatoll has and libatoll-core does
-// not: what float32 networks need beside what quantized ones do, and faster kernels for float32.
-// They are linked apart (the library atoll_apart); no_apart_ops.cc is what stands in for them.
-// Thread-safe.
+// not: what float32 and 16x8 networks need beside what int8 ones do, and faster kernels for
+// float32. They are linked apart (the library atoll_apart); no_apart_ops.cc is what stands in for
+// them. Thread-safe.
 #pragma once
 
 #include <memory>

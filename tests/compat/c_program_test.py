@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
-from tflite_programs import (DELEGATE, ORIGINAL_LIBRARIES, SHARED, SOURCE, STAND_IN,
+from tflite_programs import (COMMAND, DELEGATE, ORIGINAL_LIBRARIES, SHARED, SOURCE, STAND_IN,
                              equal_to_golden, golden_models, need_original, need_shared, run_model)
 
 FASHION = SOURCE / "models/fashion/fashion_int8.tflite"
@@ -70,6 +70,22 @@ class UnderTheOriginal(GoldenTest):
 
     def test_delegate_on_the_cpu(self):
         self.check("--delegate", DELEGATE, "device=cpu", libraries=ORIGINAL_LIBRARIES)
+
+    def test_a_network_of_int16_that_was_quantized_here(self):
+        """Of the original's kernels alone, and of ours. (FULLY_CONNECTED, which is not in it, rounds
+        otherwise since April of 2025.)"""
+        source = SHARED / "models/float/mobilenet_v1_0.25_224_float.tflite"
+        need_shared(source)
+        with tempfile.TemporaryDirectory() as folder:
+            made = pathlib.Path(folder, "int16.tflite")
+            subprocess.run([COMMAND, "quantize", source, "--calibrate", SHARED / "images",
+                            "--samples", "4", "--16x8", "-o", made],
+                           check=True, capture_output=True)
+            for seed in range(1, 4):
+                theirs = run_model(made, seed, libraries=ORIGINAL_LIBRARIES)
+                self.assertEqual(theirs.code, 0, theirs.stderr)
+                self.assertEqual(len(theirs.stdout), 2 * 1001)
+                self.assertEqual(run_model(made, seed).stdout, theirs.stdout)
 
     def test_operators_that_stay_with_the_runtime(self):
         """Those that the device does not have, or that would be a partition of few, are TensorFlow

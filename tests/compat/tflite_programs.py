@@ -2,7 +2,7 @@
 """What the tests of the stand-ins share: programs for TensorFlow Lite, run with the library of either
 side, and what TensorFlow Lite's reference kernels gave.
 
-Environment, set by CMakeLists.txt: ATOLL_STAND_IN (folder of our libtensorflowlite_c.so),
+Environment, set by CMakeLists.txt: ATOLL_COMMAND, ATOLL_STAND_IN (folder of our libtensorflowlite_c.so),
 ATOLL_TFLITE_DELEGATE, ATOLL_RUN_MODEL, ATOLL_AGAINST_TFLITE, ATOLL_CORE (libatoll-core.so),
 ATOLL_ORIGINAL (npm's folder), ATOLL_EMULATOR (runs programs of another architecture),
 ATOLL_SOURCE_DIR, ATOLL_SHARED_DIR, ATOLL_REQUIRE_SHARED.
@@ -20,6 +20,7 @@ SOURCE = pathlib.Path(os.environ["ATOLL_SOURCE_DIR"])
 SHARED = pathlib.Path(os.environ["ATOLL_SHARED_DIR"])
 GOLDEN = SHARED / "golden/models"
 STAND_IN = pathlib.Path(os.environ["ATOLL_STAND_IN"])
+COMMAND = os.environ["ATOLL_COMMAND"]
 DELEGATE = os.environ["ATOLL_TFLITE_DELEGATE"]
 RUN_MODEL = os.environ["ATOLL_RUN_MODEL"]
 EMULATOR = [os.environ["ATOLL_EMULATOR"]] if os.environ.get("ATOLL_EMULATOR") else []

@@ -98,7 +98,8 @@ std::string ApartText() {
   std::string text =
       "\n## What libatoll has beside that\n"
       "\n"
-      "The operators of float32 networks, which libatoll-core does without. Where one is in the "
+      "The operators of float32 and 16x8 networks, which libatoll-core does without. Where one is "
+      "in the "
       "table above, too, these are more types of its data, or faster kernels for the same: sums of "
       "products may then differ in their last places from one instruction set to another, never "
       "from one number of threads to another.\n"

@@ -114,27 +114,33 @@ bool MakePrelu(GraphMaker& g, OpType type) {
   return true;
 }
 
-// ---- Functions of one byte ----------------------------------------------------------------------
+// ---- Functions of one number --------------------------------------------------------------------
 
 bool MakeFunction(GraphMaker& g, OpType type) {
   const int32_t x = g.Any();
-  const DataType bytes = g.type(x);
-  const bool is_unsigned = bytes == DataType::kUInt8;
+  const DataType numbers = g.type(x);
+  const bool is_unsigned = numbers == DataType::kUInt8;
+  const bool is_int16 = numbers == DataType::kInt16;
   double natural = g.scale(x);
   if (type == OpType::kRELU6) natural = std::min(natural, 6.0 / 128);
   if (type == OpType::kRELU_N1_TO_1) natural = std::min(natural, 1.0 / 128);
   if (type == OpType::kEXP) natural = std::exp(std::min(natural * 80, 12.0)) / 128;
-  NumberFormat output = g.Around(bytes, natural);
+  NumberFormat output = g.Around(numbers, natural);
   OpOptions options;
   switch (type) {
     case OpType::kLOGISTIC:
-      output = g.Fixed(bytes, 1.0f / 256, is_unsigned ? 0 : -128);
-      break;
     case OpType::kTANH:
-      output = g.Fixed(bytes, 1.0f / 128, is_unsigned ? 128 : 0);
+      if (is_int16) {
+        if (g.scale(x) > 2.6) return false;  // too large a scale for its arithmetic
+        output = g.Fixed(numbers, 1.0f / 32768, 0);
+      } else if (type == OpType::kLOGISTIC) {
+        output = g.Fixed(numbers, 1.0f / 256, is_unsigned ? 0 : -128);
+      } else {
+        output = g.Fixed(numbers, 1.0f / 128, is_unsigned ? 128 : 0);
+      }
       break;
     case OpType::kHARD_SWISH:
-      output = g.Around(bytes, g.scale(x), g.scale(x) / 100);
+      output = g.Around(numbers, g.scale(x), g.scale(x) / 100);
       break;
     case OpType::kLEAKY_RELU:
       options = LeakyReluOptions{.alpha = g.choose().Pick({0.25f, 0.01f, -0.5f, 3.0f, 0.0f})};
@@ -201,6 +207,11 @@ bool MakeSoftmax(GraphMaker& g, OpType type) {
   const int32_t x = g.OfRank(1, 5);
   const bool is_unsigned = g.type(x) == DataType::kUInt8;
   const SoftmaxOptions options{.beta = g.choose().Pick({1.0f, 1.0f, 0.25f, 10.0f})};
+  if (g.type(x) == DataType::kInt16) {
+    if (g.scale(x) * static_cast<double>(options.beta) > 4) return false;
+    g.Node(type, {x}, g.Fixed(DataType::kInt16, 1.0f / 32768, 0), options);
+    return true;
+  }
   if (!is_unsigned && g.choose().OneIn(8)) {
     const NumberFormat wide = g.Fixed(DataType::kInt16, 1.0f / 65536, INT16_MIN);
     const int32_t y = g.Node(type, {x}, wide, options);

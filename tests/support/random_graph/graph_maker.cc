@@ -9,6 +9,7 @@
 
 #include "atoll/check.h"
 #include "runtime/kernels/quantization/quantization.h"
+#include "runtime/ops/apart_ops.h"
 #include "runtime/ops/cpu_ops.h"
 #include "runtime/ops/tensor_checks.h"
 #include "runtime/shapes/shape_inference.h"
@@ -27,10 +28,12 @@ namespace {
 
 // What the CPU lets an operator read; where that is nothing quantized, the recipe converts.
 TypeSet AcceptedTypes(OpType type) {
-  for (const CpuOp& op : CpuOps()) {
-    if (op.type == type && op.types.Contains(DataType::kInt8)) return op.types;
-  }
-  return types::kPlain;
+  const auto of_type = [type](const CpuOp& op) { return op.type == type; };
+  const auto op = std::find_if(CpuOps().begin(), CpuOps().end(), of_type);
+  if (op == CpuOps().end() || !op->types.Contains(DataType::kInt8)) return types::kPlain;
+  const auto apart = std::find_if(ApartOps().begin(), ApartOps().end(), of_type);
+  const bool takes_int16 = apart != ApartOps().end() && apart->types.Contains(DataType::kInt16);
+  return takes_int16 ? op->types | types::kInt16 : op->types;
 }
 
 }  // namespace
