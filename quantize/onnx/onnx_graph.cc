@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <unordered_set>
 
 #include "runtime/base/bytes.h"
 #include "runtime/shapes/shape_rules.h"
@@ -159,6 +160,16 @@ Result<OnnxValue> OnnxGraphBuilder::Permute(const OnnxValue& value, const Perm& 
     }
   }
   return Pick(value, std::move(dims), indices);
+}
+
+void OnnxGraphBuilder::FreeUnused() {
+  std::unordered_set<const uint8_t*> used;
+  for (const Tensor& tensor : graph_.tensors) used.insert(tensor.data.data());
+  for (std::vector<uint8_t>& bytes : constants_) {
+    if (!used.contains(bytes.data())) std::vector<uint8_t>().swap(bytes);
+  }
+  tensor_of_constant_.clear();
+  kept_.clear();
 }
 
 int32_t OnnxGraphBuilder::AddTensor(DataType type, Shape shape) {

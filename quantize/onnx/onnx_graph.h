@@ -93,6 +93,9 @@ class OnnxGraphBuilder {
   Node* Producer(int32_t tensor);
   std::vector<uint8_t>* ConstantBytes(int32_t tensor);  // nullptr: not a constant
 
+  // Gives back the memory of constants that no tensor of graph() has. No more values after that.
+  void FreeUnused();
+
   // ---- Values ----
   OnnxValue FromTensor(int32_t tensor, Perm perm, OnnxType type = OnnxType::kFloat) const;
   // The tensor of a value, stored as `perm` says.

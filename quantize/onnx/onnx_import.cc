@@ -100,6 +100,8 @@ class Importer {
     }
     ATOLL_RETURN_IF_ERROR(AddOutputs());
     RemoveUnused();
+    values_.clear();
+    builder_.FreeUnused();
     ATOLL_ASSIGN_OR_RETURN(std::vector<uint8_t> bytes, Write());
     // What is handed out loads.
     const auto loaded = LoadTflite(bytes);

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 #include <tuple>
+#include <utility>
 
 #include "runtime/base/buffer.h"
 #include "runtime/base/bytes.h"
@@ -42,8 +44,9 @@ Offset<tflite::Tensor> WriteTensor(FlatBufferBuilder* fbb, const Tensor& tensor,
 // What all subgraphs share: buffers, and one code for all nodes of an operator and version.
 class ModelWriter {
  public:
+  // Memory for `bytes` is there at once: growing would copy what was written, and hold it twice.
   // Buffer 0 is the empty one by convention.
-  ModelWriter() : buffers_{tflite::CreateBuffer(fbb_)} {}
+  explicit ModelWriter(size_t bytes) : fbb_(bytes), buffers_{tflite::CreateBuffer(fbb_)} {}
 
   Status Add(const Graph& graph) {
     std::vector<Offset<tflite::Tensor>> tensors;
@@ -195,12 +198,17 @@ class ModelWriter {
   std::vector<Offset<tflite::SignatureDef>> signatures_;
 };
 
-// More bytes than the graph can take in the file.
-uint64_t SizeBound(const Graph& graph) {
+using Constants = std::set<std::pair<const uint8_t*, size_t>>;
+
+// More bytes than the graph can take in the file, beside constants that are in `stored`, which its
+// own are added to.
+uint64_t SizeBound(const Graph& graph, Constants* stored) {
   constexpr uint64_t kFixed = 512;  // fields, vtables, lengths and padding of one table
   uint64_t bytes = kFixed + graph.name.size() + 4 * (graph.inputs.size() + graph.outputs.size());
   for (const Tensor& tensor : graph.tensors) {
-    bytes += kFixed + tensor.data.size() + tensor.packed_weights.size() + tensor.name.size() +
+    const bool is_new = stored->insert({tensor.data.data(), tensor.data.size()}).second;
+    if (is_new) bytes += tensor.data.size();
+    bytes += kFixed + tensor.packed_weights.size() + tensor.name.size() +
              4 * (tensor.shape.size() + tensor.shape_signature.size()) +
              4 * tensor.quantization.scales.size() + 8 * tensor.quantization.zero_points.size();
   }
@@ -238,12 +246,13 @@ uint64_t SizeBound(const ModelExtras& extras) {
 Result<std::vector<uint8_t>> WriteTflite(std::span<const Graph* const> graphs,
                                          const ModelExtras& extras) {
   uint64_t bytes = SizeBound(extras);
-  for (const Graph* graph : graphs) bytes += SizeBound(*graph);
+  Constants constants;
+  for (const Graph* graph : graphs) bytes += SizeBound(*graph, &constants);
   if (bytes >= FLATBUFFERS_MAX_BUFFER_SIZE) {
     return Unsupported("a .tflite file holds less than 2 GiB, the model has up to %llu bytes",
                        static_cast<unsigned long long>(bytes));
   }
-  ModelWriter writer;
+  ModelWriter writer(bytes);
   for (const Graph* graph : graphs) ATOLL_RETURN_IF_ERROR(writer.Add(*graph));
   writer.Add(extras);
   return writer.Finish();

@@ -390,8 +390,9 @@ TEST(Prepare, UnknownVersionIsNamed) {
 TEST(Prepare, OtherTypesAreNamed) {
   ModelBuilder m;
   m.Output(m.Relu(m.Input({1, 4})));
-  m.tensor(0).type = DataType::kInt16;
-  EXPECT_THAT(PrepareRefusal(m), HasSubstr("'t0' has type int16, must be float32, uint8 or int8"));
+  m.tensor(0).type = DataType::kInt32;
+  EXPECT_THAT(PrepareRefusal(m),
+              HasSubstr("'t0' has type int32, must be float32, uint8, int16 or int8"));
 }
 
 TEST(Prepare, ShapesBehindAnUnknownOperatorAreNotBlamed) {
