@@ -165,7 +165,7 @@ class LongWork(CommandTest):
     def test_others_name_the_model(self):
         for command, more, word in (("verify", ("--seed", ",".join(map(str, range(300)))), "verifying"),
                                     ("compile", ("-o", self.directory / "x.tflite"), "preparing")):
-            stderr = self.run_with("0.001", command, FASHION_MODEL, "--device", "emu:32x32",
+            stderr = self.run_with("0", command, FASHION_MODEL, "--device", "emu:32x32",
                                    *more)[1]
             self.assertRegex(stderr, rf"(?m)^atoll: {word} '[^\n]*fashion_int8.tflite'")
 

@@ -59,6 +59,7 @@ bool ReadPace(bool is_terminal, Pace* pace) {
   char* end = nullptr;
   const double seconds = std::strtod(text, &end);
   if (*end == '\0' && seconds >= 1e-3 && seconds <= 3600) pace->first = pace->next = seconds;
+  if (*end == '\0' && seconds == 0) pace->first = 0;
   return true;
 }
 
@@ -113,7 +114,11 @@ void Progress::Speak() {
   double seconds = pace.first;
   bool spoke = false;
   std::unique_lock lock(mutex_);
-  while (!ended_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return end_; })) {
+  const auto end_within = [&](double time) {
+    return ended_.wait_for(lock, std::chrono::duration<double>(time), [&] { return end_; });
+  };
+  // What is said at once is said however soon the work ends.
+  while (seconds == 0 || !end_within(seconds)) {
     const std::string line = Line(std::chrono::duration<double>(Clock::now() - begin).count());
     if (is_terminal) {
       fmt::print(stderr, "\r{}\033[K", line);
