@@ -67,7 +67,8 @@ rows=()
 build() {
   local preset=$1 werror=ON python=ON serving=ON
   [ "$preset" != release ] || werror=OFF
-  case $mode in release | all | arm64) python=OFF ;; esac
+  case $mode in release | all) python=OFF ;; esac
+  [ "$preset" != aarch64 ] || python=OFF  # another architecture's Python would have to be there
   [ "$mode" != release ] || serving=OFF
   echo "== $preset: build"
   cmake --preset "$preset" --log-level=WARNING -DATOLL_WERROR="$werror" \

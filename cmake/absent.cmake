@@ -2,5 +2,5 @@
 # integration wants every part: the test lint/parts (tests/CMakeLists.txt) lists what was left out.
 function(atoll_absent text)
   message(STATUS "${text}")
-  set_property(GLOBAL APPEND PROPERTY ATOLL_ABSENT ${text})
+  set_property(GLOBAL APPEND PROPERTY ATOLL_ABSENT "${text}")
 endfunction()

@@ -2,6 +2,7 @@
 #include "runtime/kernels/int16_functions.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -52,9 +53,12 @@ int32_t Interpolate(const SigmoidTable& table, uint32_t x, int bits, int32_t sat
   return (table[entry] << bits) + rest * slope;
 }
 
-}  // namespace
-
-SigmoidScale MakeSigmoidScale(float scale) {
+// `max_shift`: 2^-12 and what is so many times doubled is exact.
+SigmoidScale MakeSigmoidScale(float scale, int32_t max_shift) {
+  int32_t exponent = 0;
+  if (IsPowerOfTwo(scale, &exponent) && exponent >= -12 && exponent <= max_shift - 12) {
+    return {.multiplier = 3 << (exponent + 12), .shift = 0};
+  }
   double multiplier = static_cast<double>(scale) * 4096.0 * 3.0;
   SigmoidScale result;
   while (multiplier <= 32767.0 / 2.0 && result.shift <= 30) {
@@ -64,6 +68,51 @@ SigmoidScale MakeSigmoidScale(float scale) {
   result.multiplier = static_cast<int32_t>(multiplier);
   return result;
 }
+
+// Of a function's values at 513 places, the first for INT16_MIN, the last for 2^15.
+using Table = std::array<int16_t, 513>;
+
+// Each entry is lowered by half of what the straight line to the next one is too high in its
+// middle, every number rounded to units of 2^-15 on the way.
+template <typename Function>
+Table MakeTable(double first, double last, const Function& function) {
+  constexpr double kOne = 1 << 15;
+  constexpr int kSteps = 512;
+  const double step = (last - first) / kSteps;
+  const auto saturated = [](double value) {
+    return static_cast<int16_t>(std::clamp(value, -kOne, kOne - 1));
+  };
+  Table table;
+  for (int i = 0; i < kSteps; ++i) {
+    const double sample = std::round(function(first + i * step) * kOne);
+    const double line = std::round((function(first + (i + 1) * step) * kOne + sample) / 2.0);
+    const double middle = std::round(function(first + i * step + step / 2.0) * kOne);
+    table[i] = saturated(sample - std::round((line - middle) / 2.0));
+  }
+  table[kSteps] = saturated(std::round(function(last) * kOne));
+  return table;
+}
+
+int32_t LookUp(const Table& table, int32_t x) {
+  constexpr int kBits = 7;
+  const int32_t entry = 256 + (x >> kBits);
+  const int32_t slope = table[entry + 1] - table[entry];
+  return table[entry] + ((slope * (x & ((1 << kBits) - 1)) + (1 << (kBits - 1))) >> kBits);
+}
+
+struct SoftmaxTables {
+  Table exponential = MakeTable(-10.0, 0.0, [](double x) { return std::exp(x); });
+  Table reciprocal = MakeTable(0.0, 1.0, [](double x) { return 1.0 / (1.0 + x); });  // of 1 + x
+};
+const SoftmaxTables& TablesOfSoftmax() {
+  static const SoftmaxTables tables;
+  return tables;
+}
+
+}  // namespace
+
+SigmoidScale MakeLogisticScale(float scale) { return MakeSigmoidScale(scale, 0); }
+SigmoidScale MakeTanhScale(float scale) { return MakeSigmoidScale(scale, 1); }
 
 void Logistic16(SigmoidScale scale, const uint8_t* x, uint8_t* y, int64_t count) {
   constexpr int kBits = 9;
@@ -93,47 +142,15 @@ void Tanh16(SigmoidScale scale, const uint8_t* x, uint8_t* y, int64_t count) {
   }
 }
 
-// Each entry is lowered by half of what the straight line to the next one is too high in its
-// middle, every number rounded to units of 2^-15 on the way.
-template <typename Function>
-Softmax16::Table Softmax16::MakeTable(double first, double last, const Function& function) {
-  constexpr double kOne = 1 << 15;
-  constexpr int kSteps = 512;
-  const double step = (last - first) / kSteps;
-  const auto saturated = [](double value) {
-    return static_cast<int16_t>(std::clamp(value, -kOne, kOne - 1));
-  };
-  Table table;
-  for (int i = 0; i < kSteps; ++i) {
-    const double sample = std::round(function(first + i * step) * kOne);
-    const double line = std::round((function(first + (i + 1) * step) * kOne + sample) / 2.0);
-    const double middle = std::round(function(first + i * step + step / 2.0) * kOne);
-    table[i] = saturated(sample - std::round((line - middle) / 2.0));
-  }
-  table[kSteps] = saturated(std::round(function(last) * kOne));
-  return table;
-}
-
-int32_t Softmax16::LookUp(const Table& table, int32_t x) {
-  constexpr int kBits = 7;
-  const int32_t entry = 256 + (x >> kBits);
-  const int32_t slope = table[entry + 1] - table[entry];
-  return table[entry] + ((slope * (x & ((1 << kBits) - 1)) + (1 << (kBits - 1))) >> kBits);
-}
-
-Softmax16::Softmax16(float scale)
-    : multiplier_(QuantizeMultiplier(static_cast<double>(scale) / (10.0 / 65535.0))),
-      exponential_(MakeTable(-10.0, 0.0, [](double x) { return std::exp(x); })),
-      reciprocal_(MakeTable(0.0, 1.0, [](double x) { return 1.0 / (1.0 + x); })) {}
-
 void Softmax16::Run(const uint8_t* x, uint8_t* y, int64_t rows, int32_t depth) const {
+  const SoftmaxTables& tables = TablesOfSoftmax();
   for (int64_t row = 0; row < rows; ++row, x += depth * kBytes, y += depth * kBytes) {
     int32_t max = INT16_MIN;
     for (int32_t i = 0; i < depth; ++i) max = std::max(max, At(x, i));
     int32_t sum = 0;  // at least the last entry of the table
     for (int32_t i = 0; i < depth; ++i) {
       const int32_t below = MultiplyByQuantizedMultiplier(At(x, i) - max, multiplier_);
-      const int32_t power = LookUp(exponential_, SaturateToInt16(int64_t{below} + INT16_MAX));
+      const int32_t power = LookUp(tables.exponential, SaturateToInt16(int64_t{below} + INT16_MAX));
       Set(y, i, power);
       sum += power;
     }
@@ -141,7 +158,7 @@ void Softmax16::Run(const uint8_t* x, uint8_t* y, int64_t rows, int32_t depth) c
     const int shift = std::countl_zero(static_cast<uint32_t>(sum));
     const int64_t fraction = ((int64_t{sum} << (shift - 1)) + (1 << 13)) >> 14;  // 16 bits
     const int32_t reciprocal =
-        LookUp(reciprocal_, SaturateToInt16(fraction - (1 << 16) - (1 << 15)));
+        LookUp(tables.reciprocal, SaturateToInt16(fraction - (1 << 16) - (1 << 15)));
     const int right = 31 - shift;
     for (int32_t i = 0; i < depth; ++i) {
       const int64_t product = int64_t{At(y, i)} * reciprocal + (int64_t{1} << (right - 1));

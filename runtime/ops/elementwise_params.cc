@@ -77,14 +77,6 @@ bool SetMultipliers(OpType type, float s1, float s2, float so, PairParams* param
   return true;
 }
 
-// The exponent of a power of two within TensorFlow Lite's tolerance of its logarithm.
-bool IsPowerOfTwo(float scale, int32_t* exponent) {
-  const float log2 = std::log(scale) * (1.0f / std::log(2.0f));
-  const float rounded = std::round(log2);
-  *exponent = static_cast<int32_t>(rounded);
-  return std::abs(log2 - rounded) < 1e-3f;
-}
-
 }  // namespace
 
 Result<PairParams> MakePairParams(const Graph& graph, const Node& node) {

@@ -39,7 +39,13 @@ Executor RunMap(const Graph& graph, const Node& node, const Map& map) {
 
 Executor PrepareSigmoid16(const Graph& graph, const Node& node) {
   ATOLL_RETURN_IF_ERROR(CheckInt16Unary(graph, node));
-  ATOLL_RETURN_IF_ERROR(CheckOutputFormat(graph.Output(node), 1.0f / 32768, 0));
+  const Tensor& output = graph.Output(node);
+  const bool is_tanh = node.type == OpType::kTANH;
+  // TensorFlow Lite has a tolerance for one of them.
+  int32_t exponent = 0;
+  if (!is_tanh || !IsPowerOfTwo(output.scale(), &exponent) || exponent != -15) {
+    ATOLL_RETURN_IF_ERROR(CheckOutputFormat(output, 1.0f / 32768, 0));
+  }
   const float scale = graph.Input(node, 0)->scale();
   if (scale > kMaxSigmoidScale) {
     return Unsupported("input '%s' has scale %g, of int16 it can be at most %g",
@@ -47,16 +53,17 @@ Executor PrepareSigmoid16(const Graph& graph, const Node& node) {
                        static_cast<double>(kMaxSigmoidScale));
   }
   return RunMap(graph, node,
-                [function = node.type == OpType::kTANH ? Tanh16 : Logistic16,
-                 scale = MakeSigmoidScale(scale)](const uint8_t* x, uint8_t* y, int64_t count) {
-                  function(scale, x, y, count);
-                });
+                [function = is_tanh ? Tanh16 : Logistic16,
+                 scale = is_tanh ? MakeTanhScale(scale) : MakeLogisticScale(scale)](
+                    const uint8_t* x, uint8_t* y, int64_t count) { function(scale, x, y, count); });
 }
 
 Executor PrepareSoftmax16(const Graph& graph, const Node& node) {
   const Tensor& input = *graph.Input(node, 0);
   ATOLL_RETURN_IF_ERROR(CheckInt16Unary(graph, node));
-  ATOLL_RETURN_IF_ERROR(CheckOutputFormat(graph.Output(node), 1.0f / 32768, 0));
+  if (!(std::abs(graph.Output(node).scale() * 32768.0f - 1.0f) <= 1e-3f)) {
+    ATOLL_RETURN_IF_ERROR(CheckOutputFormat(graph.Output(node), 1.0f / 32768, 0));
+  }
   ATOLL_RETURN_IF_ERROR(CheckRows(input));
   const float beta = std::get<SoftmaxOptions>(node.options).beta;
   if (!(beta > 0)) return CorruptModel("beta is %g, must be positive", static_cast<double>(beta));
@@ -85,6 +92,7 @@ Executor PrepareInt16Product(const Graph& graph, const Node& node, CpuFeatures) 
   const Tensor& a = *graph.Input(node, 0);
   const Tensor& b = *graph.Input(node, 1);
   const Tensor& output = graph.Output(node);
+  if (a.quantization.scales.empty()) return Unsupported("int16 that is not quantized");
   ATOLL_RETURN_IF_ERROR(CheckQuantizedInt16("input 0", a));
   ATOLL_RETURN_IF_ERROR(CheckQuantizedInt16("input 1", b));
   ATOLL_RETURN_IF_ERROR(CheckQuantizedInt16("output", output));

@@ -200,21 +200,20 @@ class ModelWriter {
 
 using Constants = std::set<std::pair<const uint8_t*, size_t>>;
 
-// More bytes than the graph can take in the file, beside constants that are in `stored`, which its
-// own are added to.
-uint64_t SizeBound(const Graph& graph, Constants* stored) {
-  constexpr uint64_t kFixed = 512;  // fields, vtables, lengths and padding of one table
-  uint64_t bytes = kFixed + graph.name.size() + 4 * (graph.inputs.size() + graph.outputs.size());
+// About what the graph takes in the file, beside constants that are in `stored`, which its own are
+// added to, with `table` bytes for fields, vtables, lengths and padding of one table.
+uint64_t SizeOf(const Graph& graph, uint64_t table, Constants* stored) {
+  uint64_t bytes = table + graph.name.size() + 4 * (graph.inputs.size() + graph.outputs.size());
   for (const Tensor& tensor : graph.tensors) {
     const bool is_new = stored->insert({tensor.data.data(), tensor.data.size()}).second;
     if (is_new) bytes += tensor.data.size();
-    bytes += kFixed + tensor.packed_weights.size() + tensor.name.size() +
+    bytes += table + tensor.packed_weights.size() + tensor.name.size() +
              4 * (tensor.shape.size() + tensor.shape_signature.size()) +
              4 * tensor.quantization.scales.size() + 8 * tensor.quantization.zero_points.size();
   }
   for (const Node& node : graph.nodes) {
     const size_t indices = node.inputs.size() + node.outputs.size() + node.intermediates.size();
-    bytes += 2 * kFixed + node.custom_name.size() + node.custom_options.size() + 4 * indices;
+    bytes += 2 * table + node.custom_name.size() + node.custom_options.size() + 4 * indices;
     if (const auto* reshape = std::get_if<ReshapeOptions>(&node.options)) {
       bytes += 4 * reshape->new_shape.size();
     } else if (const auto* squeeze = std::get_if<SqueezeOptions>(&node.options)) {
@@ -226,17 +225,16 @@ uint64_t SizeBound(const Graph& graph, Constants* stored) {
   return bytes;
 }
 
-uint64_t SizeBound(const ModelExtras& extras) {
-  constexpr uint64_t kFixed = 512;
+uint64_t SizeOf(const ModelExtras& extras, uint64_t table) {
   uint64_t bytes = 0;
   for (const Signature& signature : extras.signatures) {
-    bytes += kFixed + signature.key.size();
+    bytes += table + signature.key.size();
     for (const auto* ends : {&signature.inputs, &signature.outputs}) {
-      for (const Signature::End& end : *ends) bytes += kFixed + end.name.size();
+      for (const Signature::End& end : *ends) bytes += table + end.name.size();
     }
   }
   for (const Metadata& metadata : extras.metadata) {
-    bytes += kFixed + metadata.name.size() + metadata.data.size();
+    bytes += table + metadata.name.size() + metadata.data.size();
   }
   return bytes;
 }
@@ -245,14 +243,20 @@ uint64_t SizeBound(const ModelExtras& extras) {
 
 Result<std::vector<uint8_t>> WriteTflite(std::span<const Graph* const> graphs,
                                          const ModelExtras& extras) {
-  uint64_t bytes = SizeBound(extras);
-  Constants constants;
-  for (const Graph* graph : graphs) bytes += SizeBound(*graph, &constants);
+  const auto size = [&](uint64_t table) {
+    uint64_t bytes = SizeOf(extras, table);
+    Constants constants;
+    for (const Graph* graph : graphs) bytes += SizeOf(*graph, table, &constants);
+    return bytes;
+  };
+  constexpr uint64_t kTableAtMost = 512;
+  const uint64_t bytes = size(kTableAtMost);
   if (bytes >= FLATBUFFERS_MAX_BUFFER_SIZE) {
     return Unsupported("a .tflite file holds less than 2 GiB, the model has up to %llu bytes",
                        static_cast<unsigned long long>(bytes));
   }
-  ModelWriter writer(bytes);
+  constexpr uint64_t kTableMostly = 160;
+  ModelWriter writer(size(kTableMostly));
   for (const Graph* graph : graphs) ATOLL_RETURN_IF_ERROR(writer.Add(*graph));
   writer.Add(extras);
   return writer.Finish();

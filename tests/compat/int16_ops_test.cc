@@ -62,7 +62,8 @@ Numbers RunTheirs(const ModelBuilder& m, const std::vector<Numbers>& inputs) {
       TfLiteInterpreterOptionsCreate());
   const std::unique_ptr<TfLiteInterpreter, TfLiteFree> theirs(
       TfLiteInterpreterCreate(model.get(), options.get()));
-  EXPECT_EQ(TfLiteInterpreterAllocateTensors(theirs.get()), kTfLiteOk);
+  EXPECT_NE(theirs, nullptr);
+  if (theirs == nullptr || TfLiteInterpreterAllocateTensors(theirs.get()) != kTfLiteOk) return {};
   for (size_t i = 0; i < inputs.size(); ++i) {
     EXPECT_EQ(TfLiteTensorCopyFromBuffer(
                   TfLiteInterpreterGetInputTensor(theirs.get(), static_cast<int32_t>(i)),
@@ -89,10 +90,11 @@ void ExpectTheirs(const ModelBuilder& m, const std::vector<Numbers>& inputs) {
   ASSERT_TRUE(status.ok()) << status.message();
   const Numbers found = Values<int16_t>(*ours, m.graph().outputs[0]);
   const Numbers wanted = RunTheirs(m, inputs);
-  const auto [ours_at, theirs_at] = std::mismatch(found.begin(), found.end(), wanted.begin());
   ASSERT_EQ(found.size(), wanted.size());
-  EXPECT_TRUE(found == wanted) << "element " << ours_at - found.begin() << " is " << *ours_at
-                               << ", theirs is " << *theirs_at;
+  const auto [ours_at, theirs_at] = std::mismatch(found.begin(), found.end(), wanted.begin());
+  if (ours_at == found.end()) return;
+  ADD_FAILURE() << "element " << ours_at - found.begin() << " is " << *ours_at << ", theirs is "
+                << *theirs_at;
 }
 
 void ExpectTheirsOfAllNumbers(OpType type, float scale, float output_scale, OpOptions options = {},
@@ -106,8 +108,10 @@ void ExpectTheirsOfAllNumbers(OpType type, float scale, float output_scale, OpOp
   ExpectTheirs(m, {AllNumbers()});
 }
 
-// Powers of two take another way in the original's default kernels, which is not the reference's.
-constexpr float kInputScales[] = {3.1e-5f, 9.7e-5f, 2.9e-4f, 5.5e-4f, 1.7e-3f, 0.011f, 0.3f, 2.5f};
+// Not what counts as 1/4096, or 1/2048 for TANH: the original's default kernels, unlike the
+// reference's, have another way for that.
+constexpr float kInputScales[] = {3.1e-5f, 1.0f / 8192, 2.9e-4f, 5.5e-4f, 1.7e-3f,
+                                  0.011f,  0.3f,        2.5f,    5.3f};
 
 TEST(TfLiteInt16, Logistic) {
   for (const float scale : kInputScales) {
@@ -152,7 +156,7 @@ TEST(TfLiteInt16, Softmax) {
   Rng rng(TestSeed(1));
   constexpr int32_t kRows = 7;
   for (const int64_t depth : {1, 2, 3, 10, 1001, 5000}) {
-    for (const float scale : {1e-5f, 3e-4f, 1.0f / 4096, 0.01f, 0.7f, 4.0f}) {
+    for (const float scale : {1e-5f, 3e-4f, 1.0f / 4096, 0.01f, 0.7f, 5.0f}) {
       for (const float beta : {1.0f, 0.25f}) {
         ExpectTheirsOfRows(kRows, RandomNumbers(rng, kRows * depth), scale, beta);
       }

@@ -168,7 +168,7 @@ boot() {
 cpu=${ATOLL_VM_CPU:-Nehalem-v1}
 for program in tools/gadget/atoll-gadget tests/vm/vm-pcie-function; do
   [ -x "$build/$program" ] || {
-    echo "$build has no $program: build first (cmake --build $build)" >&2
+    echo "$build has no $program: build first (cmake --build $build --target all vm-programs)" >&2
     exit 1
   }
 done

@@ -27,6 +27,13 @@ Multiplier QuantizeMultiplier(double real) {
   return {static_cast<int32_t>(value), exponent};
 }
 
+bool IsPowerOfTwo(float scale, int32_t* exponent) {
+  const float log2 = std::log(scale) * (1.0f / std::log(2.0f));
+  const float rounded = std::round(log2);
+  *exponent = static_cast<int32_t>(rounded);
+  return std::abs(log2 - rounded) < 1e-3f;
+}
+
 int32_t Requantize(int32_t accumulator, RequantizeMode mode, const OutputChannel& channel,
                    int32_t zero_point, ClampRange clamp) {
   const int32_t sum = static_cast<int32_t>(static_cast<uint32_t>(accumulator) +

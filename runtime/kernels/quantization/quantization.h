@@ -40,6 +40,10 @@ inline constexpr int32_t kMaxMultiplierExponent = 127;
 // 0}; infinities and NaN become {0, 0} too: the loader refuses the scales that could lead there.
 Multiplier QuantizeMultiplier(double real);
 
+// Whether a scale is a power of two within TensorFlow Lite's tolerance of its logarithm, 0.001; its
+// exponent, rounded, in any case. 0 < scale < infinity.
+bool IsPowerOfTwo(float scale, int32_t* exponent);
+
 // (a * b + 2^30) >> 31 in 64 bits, saturated for a = b = -2^31.
 inline int32_t SaturatingRoundingDoublingHighMul(int32_t a, int32_t b) {
   if (a == INT32_MIN && b == INT32_MIN) return INT32_MAX;

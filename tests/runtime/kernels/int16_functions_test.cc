@@ -25,11 +25,17 @@ Numbers AllNumbers() {
   return all;
 }
 
-Numbers Map(void (*function)(SigmoidScale, const uint8_t*, uint8_t*, int64_t), float scale,
-            const Numbers& x) {
+Numbers LogisticOf(const Numbers& x, float scale) {
   Numbers y(x.size());
-  function(MakeSigmoidScale(scale), reinterpret_cast<const uint8_t*>(x.data()),
-           reinterpret_cast<uint8_t*>(y.data()), static_cast<int64_t>(x.size()));
+  Logistic16(MakeLogisticScale(scale), reinterpret_cast<const uint8_t*>(x.data()),
+             reinterpret_cast<uint8_t*>(y.data()), static_cast<int64_t>(x.size()));
+  return y;
+}
+
+Numbers TanhOf(const Numbers& x, float scale) {
+  Numbers y(x.size());
+  Tanh16(MakeTanhScale(scale), reinterpret_cast<const uint8_t*>(x.data()),
+         reinterpret_cast<uint8_t*>(y.data()), static_cast<int64_t>(x.size()));
   return y;
 }
 
@@ -55,8 +61,8 @@ uint64_t HashOf(const Numbers& numbers) {
 TEST(Int16Functions, AreNearTheRealOnesAndAscend) {
   const Numbers x = AllNumbers();
   for (const float scale : {3.1e-5f, 1.0f / 4096, 1.7e-3f, 0.3f, kMaxSigmoidScale}) {
-    const Numbers logistic = Map(Logistic16, scale, x);
-    const Numbers tanh = Map(Tanh16, scale, x);
+    const Numbers logistic = LogisticOf(x, scale);
+    const Numbers tanh = TanhOf(x, scale);
     for (size_t i = 0; i < x.size(); ++i) {
       const double real = static_cast<double>(scale) * x[i];
       ASSERT_NEAR(logistic[i], 32768 / (1 + std::exp(-real)), 2.5) << scale << " * " << x[i];
@@ -69,12 +75,27 @@ TEST(Int16Functions, AreNearTheRealOnesAndAscend) {
 
 TEST(Int16Functions, HaveTheResultsOfTensorFlowLite) {
   const Numbers x = AllNumbers();
-  EXPECT_EQ(HashOf(Map(Logistic16, 2.9e-4f, x)), 13067364956435701703u);
-  EXPECT_EQ(HashOf(Map(Logistic16, 1.7e-3f, x)), 8753408565776255068u);
-  EXPECT_EQ(HashOf(Map(Tanh16, 2.9e-4f, x)), 14767516236102385478u);
-  EXPECT_EQ(HashOf(Map(Tanh16, 1.7e-3f, x)), 15177663291805918115u);
+  EXPECT_EQ(HashOf(LogisticOf(x, 2.9e-4f)), 13067364956435701703u);
+  EXPECT_EQ(HashOf(LogisticOf(x, 1.7e-3f)), 8753408565776255068u);
+  EXPECT_EQ(HashOf(TanhOf(x, 2.9e-4f)), 14767516236102385478u);
+  EXPECT_EQ(HashOf(TanhOf(x, 1.7e-3f)), 15177663291805918115u);
   EXPECT_EQ(HashOf(SoftmaxOf(x, 64, 3e-4f)), 12297331899863415589u);
   EXPECT_EQ(HashOf(SoftmaxOf(x, 65536, 3e-4f)), 673826769913783077u);
+}
+
+TEST(Int16Functions, TakeScalesNearPowersOfTwoForThose) {
+  const Numbers x = AllNumbers();
+  for (const float near : {0.9994f, 1.0f, 1.0006f}) {
+    EXPECT_EQ(LogisticOf(x, near / 4096), LogisticOf(x, 1.0f / 4096)) << near;
+    for (const float scale : {1.0f / 4096, 1.0f / 2048}) {
+      EXPECT_EQ(TanhOf(x, near * scale), TanhOf(x, scale)) << near;
+    }
+  }
+  for (const float beside : {0.999f, 1.001f}) {
+    EXPECT_NE(LogisticOf(x, beside / 4096), LogisticOf(x, 1.0f / 4096));
+    EXPECT_NE(TanhOf(x, beside / 2048), TanhOf(x, 1.0f / 2048));
+  }
+  EXPECT_NE(LogisticOf(x, 1.0006f / 2048), LogisticOf(x, 1.0f / 2048));
 }
 
 TEST(Int16Functions, RunInPlace) {
@@ -83,8 +104,8 @@ TEST(Int16Functions, RunInPlace) {
   auto* const bytes = reinterpret_cast<uint8_t*>(x.data());
   Softmax16(1e-3f).Run(bytes, bytes, 256, 256);
   EXPECT_EQ(x, wanted);
-  const Numbers logistic = Map(Logistic16, 1e-3f, x);
-  Logistic16(MakeSigmoidScale(1e-3f), bytes, bytes, static_cast<int64_t>(x.size()));
+  const Numbers logistic = LogisticOf(x, 1e-3f);
+  Logistic16(MakeLogisticScale(1e-3f), bytes, bytes, static_cast<int64_t>(x.size()));
   EXPECT_EQ(x, logistic);
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "runtime/kernels/int16_functions.h"
 #include "runtime/kernels/quantization/quantization.h"
 #include "runtime/ops/tensor_checks.h"
 #include "tests/support/random_graph/graph_maker.h"
@@ -131,7 +132,7 @@ bool MakeFunction(GraphMaker& g, OpType type) {
     case OpType::kLOGISTIC:
     case OpType::kTANH:
       if (is_int16) {
-        if (g.scale(x) > 2.6) return false;  // too large a scale for its arithmetic
+        if (g.scale(x) > static_cast<double>(kMaxSigmoidScale)) return false;
         output = g.Fixed(numbers, 1.0f / 32768, 0);
       } else if (type == OpType::kLOGISTIC) {
         output = g.Fixed(numbers, 1.0f / 256, is_unsigned ? 0 : -128);
@@ -208,7 +209,8 @@ bool MakeSoftmax(GraphMaker& g, OpType type) {
   const bool is_unsigned = g.type(x) == DataType::kUInt8;
   const SoftmaxOptions options{.beta = g.choose().Pick({1.0f, 1.0f, 0.25f, 10.0f})};
   if (g.type(x) == DataType::kInt16) {
-    if (g.scale(x) * static_cast<double>(options.beta) > 4) return false;
+    const float product = static_cast<float>(g.scale(x)) * options.beta;
+    if (product > Softmax16::kMaxScale) return false;
     g.Node(type, {x}, g.Fixed(DataType::kInt16, 1.0f / 32768, 0), options);
     return true;
   }
