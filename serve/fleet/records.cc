@@ -306,13 +306,16 @@ Result<ObjectInfo> ParseObject(std::string_view text) {
   members.Read("deleted", &info.deleted);
   ATOLL_RETURN_IF_ERROR(members.status());
   if (info.name.empty()) return InvalidArgument("%s: it has no name", kWhat);
+  // The end of the subject of its chunks: a wildcard would stand for those of others, also when
+  // they are purged.
+  const bool is_token =
+      info.nuid.size() <= 64 && std::all_of(info.nuid.begin(), info.nuid.end(), [](char c) {
+        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+               c == '-' || c == '_';
+      });
+  if (!is_token) return InvalidArgument("%s: its nuid is no part of a subject", kWhat);
   if (info.deleted) return info;
-  const bool is_token = !info.nuid.empty() && info.nuid.size() <= 64 &&
-                        std::all_of(info.nuid.begin(), info.nuid.end(), [](char c) {
-                          return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
-                                 (c >= 'A' && c <= 'Z') || c == '-' || c == '_';
-                        });
-  if (!is_token && info.size > 0) return InvalidArgument("%s: it has no chunks", kWhat);
+  if (info.nuid.empty() && info.size > 0) return InvalidArgument("%s: it has no chunks", kWhat);
   std::optional<std::string> sha256;
   if (digest.starts_with(kDigestPrefix)) {
     sha256 = DecodeBase64Url(std::string_view(digest).substr(kDigestPrefix.size()));

@@ -152,6 +152,9 @@ TEST(Records, Objects) {
   }
   for (const char* json :
        {R"({"name":"a","nuid":"x.>","size":1,"chunks":1,"digest":"SHA-256=AAAA"})",
+        R"({"name":"a","nuid":">","size":0,"chunks":0,)"
+        R"("digest":"SHA-256=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="})",
+        R"({"name":"a","nuid":">","deleted":true})", R"({"name":"a","nuid":"*","deleted":true})",
         R"({"name":"a","nuid":"x","size":-1})", R"({"name":"","nuid":"x"})", R"({"name":5})",
         R"({"name":"a","nuid":"x","size":1,"chunks":1,"digest":"MD5=AAAA"})"}) {
     EXPECT_FALSE(ParseObject(json).ok()) << json;
