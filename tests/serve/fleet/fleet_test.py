@@ -325,7 +325,7 @@ class Hostile(FleetTest):
             return found if len(found) == 7 else None
         text = "\n".join(eventually(problems, "all problems are said"))
         for words in ("SHA-256 is another one", "at most 100000", "its digest is none",
-                      "it has no chunks", "there is no model 'unknown'", "none: "):
+                      "its nuid is no part of a subject", "there is no model 'unknown'", "none: "):
             self.assertIn(words, text)
         self.assertIsNone(worker.process.poll())
 
