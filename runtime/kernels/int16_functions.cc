@@ -43,14 +43,39 @@ int32_t Scaled(SigmoidScale scale, int32_t x) {
   return static_cast<int32_t>((int64_t{x} * scale.multiplier + round) >> scale.shift);
 }
 
-// Between entries that are 2^bits steps apart, in units of 2^-(16 + bits); `saturated` behind the
-// last.
-int32_t Interpolate(const SigmoidTable& table, uint32_t x, int bits, int32_t saturated) {
-  const uint32_t entry = x >> bits;
-  if (entry >= table.size() - 1) return saturated;
+// How LOGISTIC and TANH are made of the table: of entries that are 2^bits steps apart, in units of
+// 2^-(16 + bits).
+struct SigmoidForm {
+  int bits;
+  int32_t saturated;  // behind the last entry
+  int32_t subtracted;
+  int32_t mirror;  // what a number and its negative add up to
+  int shift;       // to units of 2^-15
+};
+constexpr SigmoidForm kLogistic = {
+    .bits = 9, .saturated = 0x7fff << 10, .subtracted = 0, .mirror = 1 << 25, .shift = 10};
+// 2 / (1 + exp(-2x)) - 1.
+constexpr SigmoidForm kTanh = {
+    .bits = 8, .saturated = 0xffff << 8, .subtracted = 1 << 23, .mirror = 0, .shift = 8};
+
+int32_t Interpolate(const SigmoidTable& table, const SigmoidForm& form, uint32_t x) {
+  const uint32_t entry = x >> form.bits;
+  if (entry >= table.size() - 1) return form.saturated;
   const int32_t slope = table[entry + 1] - table[entry];
-  const int32_t rest = static_cast<int32_t>(x & ((1u << bits) - 1));
-  return (table[entry] << bits) + rest * slope;
+  const int32_t rest = static_cast<int32_t>(x & ((1u << form.bits) - 1));
+  return (table[entry] << form.bits) + rest * slope;
+}
+
+void MapSigmoid(const SigmoidForm& form, SigmoidScale scale, const uint8_t* x, uint8_t* y,
+                int64_t count) {
+  const SigmoidTable& table = Sigmoid();
+  const int32_t half = 1 << (form.shift - 1);
+  for (int64_t i = 0; i < count; ++i) {
+    const int32_t scaled = Scaled(scale, At(x, i));
+    const int32_t value =
+        Interpolate(table, form, static_cast<uint32_t>(std::abs(scaled))) - form.subtracted;
+    Set(y, i, ((scaled >= 0 ? value : form.mirror - value - 1) + half) >> form.shift);
+  }
 }
 
 // `max_shift`: 2^-12 and what is so many times doubled is exact.
@@ -115,31 +140,11 @@ SigmoidScale MakeLogisticScale(float scale) { return MakeSigmoidScale(scale, 0);
 SigmoidScale MakeTanhScale(float scale) { return MakeSigmoidScale(scale, 1); }
 
 void Logistic16(SigmoidScale scale, const uint8_t* x, uint8_t* y, int64_t count) {
-  constexpr int kBits = 9;
-  constexpr int32_t kOne = 1 << (16 + kBits);
-  const SigmoidTable& table = Sigmoid();
-  for (int64_t i = 0; i < count; ++i) {
-    const int32_t scaled = Scaled(scale, At(x, i));
-    const int32_t value =
-        Interpolate(table, static_cast<uint32_t>(std::abs(scaled)), kBits, 0x7fff << (kBits + 1));
-    constexpr int32_t kHalf = 1 << kBits;
-    Set(y, i, (scaled >= 0 ? value + kHalf : kOne - value + kHalf - 1) >> (kBits + 1));
-  }
+  MapSigmoid(kLogistic, scale, x, y, count);
 }
 
-// 2 / (1 + exp(-2x)) - 1.
 void Tanh16(SigmoidScale scale, const uint8_t* x, uint8_t* y, int64_t count) {
-  constexpr int kBits = 8;
-  constexpr int32_t kHalfOfOne = 1 << (15 + kBits);
-  const SigmoidTable& table = Sigmoid();
-  for (int64_t i = 0; i < count; ++i) {
-    const int32_t scaled = Scaled(scale, At(x, i));
-    const int32_t value =
-        Interpolate(table, static_cast<uint32_t>(std::abs(scaled)), kBits, 0xffff << kBits) -
-        kHalfOfOne;
-    constexpr int32_t kHalf = 1 << (kBits - 1);
-    Set(y, i, (scaled >= 0 ? value + kHalf : -value + kHalf - 1) >> kBits);
-  }
+  MapSigmoid(kTanh, scale, x, y, count);
 }
 
 void Softmax16::Run(const uint8_t* x, uint8_t* y, int64_t rows, int32_t depth) const {

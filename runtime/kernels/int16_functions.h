@@ -24,10 +24,11 @@ inline constexpr float kMaxSigmoidScale = 65535.0f / 12288;
 SigmoidScale MakeLogisticScale(float scale);
 SigmoidScale MakeTanhScale(float scale);
 
-// y[i] = 1 / (1 + exp(-x[i])). `count` numbers, little-endian; y may be x.
+// y[i] = 1 / (1 + exp(-x[i])) and tanh(x[i]). `count` numbers, little-endian; y may be x.
 void Logistic16(SigmoidScale scale, const uint8_t* x, uint8_t* y, int64_t count);
 void Tanh16(SigmoidScale scale, const uint8_t* x, uint8_t* y, int64_t count);
 
+// y = exp(beta * x) / (the sum of these along the row).
 class Softmax16 {
  public:
   static constexpr int32_t kMaxDepth = 1 << 16;  // more could exceed a sum of 32 bits

@@ -43,9 +43,8 @@ Executor PrepareSigmoid16(const Graph& graph, const Node& node) {
   const bool is_tanh = node.type == OpType::kTANH;
   // TensorFlow Lite has a tolerance for one of them.
   int32_t exponent = 0;
-  if (!is_tanh || !IsPowerOfTwo(output.scale(), &exponent) || exponent != -15) {
-    ATOLL_RETURN_IF_ERROR(CheckOutputFormat(output, 1.0f / 32768, 0));
-  }
+  const bool is_near = is_tanh && IsPowerOfTwo(output.scale(), &exponent) && exponent == -15;
+  if (!is_near) ATOLL_RETURN_IF_ERROR(CheckOutputFormat(output, 1.0f / 32768, 0));
   const float scale = graph.Input(node, 0)->scale();
   if (scale > kMaxSigmoidScale) {
     return Unsupported("input '%s' has scale %g, of int16 it can be at most %g",
@@ -61,9 +60,8 @@ Executor PrepareSigmoid16(const Graph& graph, const Node& node) {
 Executor PrepareSoftmax16(const Graph& graph, const Node& node) {
   const Tensor& input = *graph.Input(node, 0);
   ATOLL_RETURN_IF_ERROR(CheckInt16Unary(graph, node));
-  if (!(std::abs(graph.Output(node).scale() * 32768.0f - 1.0f) <= 1e-3f)) {
-    ATOLL_RETURN_IF_ERROR(CheckOutputFormat(graph.Output(node), 1.0f / 32768, 0));
-  }
+  const bool is_near = std::abs(graph.Output(node).scale() * 32768.0f - 1.0f) <= 1e-3f;
+  if (!is_near) ATOLL_RETURN_IF_ERROR(CheckOutputFormat(graph.Output(node), 1.0f / 32768, 0));
   ATOLL_RETURN_IF_ERROR(CheckRows(input));
   const float beta = std::get<SoftmaxOptions>(node.options).beta;
   if (!(beta > 0)) return CorruptModel("beta is %g, must be positive", static_cast<double>(beta));

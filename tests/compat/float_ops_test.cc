@@ -13,21 +13,13 @@
 #include <string>
 #include <vector>
 
-#include "compat/tensorflowlite_c/c_api.h"
+#include "tests/compat/tflite_runner.h"
 #include "tests/support/run_model.h"
 
 namespace atollrt {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
-
-struct TfLiteFree {
-  void operator()(TfLiteModel* model) const { TfLiteModelDelete(model); }
-  void operator()(TfLiteInterpreterOptions* options) const {
-    TfLiteInterpreterOptionsDelete(options);
-  }
-  void operator()(TfLiteInterpreter* interpreter) const { TfLiteInterpreterDelete(interpreter); }
-};
 
 // What distance is allowed: from a number of this magnitude, and from zero.
 struct Tolerance {
@@ -63,16 +55,8 @@ class Comparison {
   // Two runs, as layers may remember, on numbers from `low` to `high`.
   void Run(double low = -4, double high = 4) {
     SCOPED_TRACE(name_);
-    const Bytes file = m.Build();
-    const std::unique_ptr<TfLiteModel, TfLiteFree> model(
-        TfLiteModelCreate(file.data(), file.size()));
-    ASSERT_NE(model, nullptr);
-    const std::unique_ptr<TfLiteInterpreterOptions, TfLiteFree> options(
-        TfLiteInterpreterOptionsCreate());
-    const std::unique_ptr<TfLiteInterpreter, TfLiteFree> theirs(
-        TfLiteInterpreterCreate(model.get(), options.get()));
-    ASSERT_NE(theirs, nullptr);
-    ASSERT_EQ(TfLiteInterpreterAllocateTensors(theirs.get()), kTfLiteOk);
+    TfLiteRunner theirs(m.Build());
+    ASSERT_TRUE(theirs.ok());
     const std::unique_ptr<Interpreter> ours = Prepare(m);
     ASSERT_NE(ours, nullptr);
     for (int run = 0; run < 2; ++run) {
@@ -81,19 +65,13 @@ class Comparison {
         const std::vector<float> values =
             Random(static_cast<int64_t>(input.size() / sizeof(float)), low, high);
         std::memcpy(input.data(), values.data(), input.size());
-        TfLiteTensor* const tensor =
-            TfLiteInterpreterGetInputTensor(theirs.get(), static_cast<int32_t>(i));
-        ASSERT_EQ(TfLiteTensorCopyFromBuffer(tensor, values.data(), input.size()), kTfLiteOk);
+        theirs.SetInput(i, input);
       }
-      ASSERT_EQ(TfLiteInterpreterInvoke(theirs.get()), kTfLiteOk);
+      theirs.Invoke();
       const Status status = ours->Invoke();
       ASSERT_TRUE(status.ok()) << status.message();
       for (size_t i = 0; i < m.graph().outputs.size(); ++i) {
-        const TfLiteTensor* const tensor =
-            TfLiteInterpreterGetOutputTensor(theirs.get(), static_cast<int32_t>(i));
-        Bytes bytes(TfLiteTensorByteSize(tensor));
-        ASSERT_EQ(TfLiteTensorCopyToBuffer(tensor, bytes.data(), bytes.size()), kTfLiteOk);
-        Compare(Values<uint8_t>(*ours, m.graph().outputs[i]), bytes,
+        Compare(Values<uint8_t>(*ours, m.graph().outputs[i]), theirs.Output(i),
                 m.tensor(m.graph().outputs[i]).type);
       }
     }

@@ -12,21 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "compat/tensorflowlite_c/c_api.h"
+#include "tests/compat/tflite_runner.h"
 #include "tests/support/run_model.h"
 
 namespace atollrt {
 namespace {
 
 using Numbers = std::vector<int16_t>;
-
-struct TfLiteFree {
-  void operator()(TfLiteModel* model) const { TfLiteModelDelete(model); }
-  void operator()(TfLiteInterpreterOptions* options) const {
-    TfLiteInterpreterOptionsDelete(options);
-  }
-  void operator()(TfLiteInterpreter* interpreter) const { TfLiteInterpreterDelete(interpreter); }
-};
 
 int32_t Tensor16(ModelBuilder& m, int32_t tensor, float scale) {
   m.tensor(tensor).type = DataType::kInt16;
@@ -54,43 +46,25 @@ Numbers RandomNumbers(Rng& rng, int64_t count) {
   return numbers;
 }
 
-// Output 0 of the library behind the C interface.
-Numbers RunTheirs(const ModelBuilder& m, const std::vector<Numbers>& inputs) {
-  const std::vector<uint8_t> file = m.Build();
-  const std::unique_ptr<TfLiteModel, TfLiteFree> model(TfLiteModelCreate(file.data(), file.size()));
-  const std::unique_ptr<TfLiteInterpreterOptions, TfLiteFree> options(
-      TfLiteInterpreterOptionsCreate());
-  const std::unique_ptr<TfLiteInterpreter, TfLiteFree> theirs(
-      TfLiteInterpreterCreate(model.get(), options.get()));
-  EXPECT_NE(theirs, nullptr);
-  if (theirs == nullptr || TfLiteInterpreterAllocateTensors(theirs.get()) != kTfLiteOk) return {};
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    EXPECT_EQ(TfLiteTensorCopyFromBuffer(
-                  TfLiteInterpreterGetInputTensor(theirs.get(), static_cast<int32_t>(i)),
-                  inputs[i].data(), inputs[i].size() * sizeof(int16_t)),
-              kTfLiteOk);
-  }
-  EXPECT_EQ(TfLiteInterpreterInvoke(theirs.get()), kTfLiteOk);
-  const TfLiteTensor* const output = TfLiteInterpreterGetOutputTensor(theirs.get(), 0);
-  Numbers result(TfLiteTensorByteSize(output) / sizeof(int16_t));
-  EXPECT_EQ(TfLiteTensorCopyToBuffer(output, result.data(), TfLiteTensorByteSize(output)),
-            kTfLiteOk);
-  return result;
-}
-
 void ExpectTheirs(const ModelBuilder& m, const std::vector<Numbers>& inputs) {
   const std::unique_ptr<Interpreter> ours = Prepare(m);
   ASSERT_NE(ours, nullptr);
+  TfLiteRunner theirs(m.Build());
+  ASSERT_TRUE(theirs.ok());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const std::span<uint8_t> bytes = ours->TensorBytes(m.graph().inputs[i]);
     ASSERT_EQ(bytes.size(), inputs[i].size() * sizeof(int16_t));
     std::memcpy(bytes.data(), inputs[i].data(), bytes.size());
+    theirs.SetInput(i, bytes);
   }
+  theirs.Invoke();
   const Status status = ours->Invoke();
   ASSERT_TRUE(status.ok()) << status.message();
   const Numbers found = Values<int16_t>(*ours, m.graph().outputs[0]);
-  const Numbers wanted = RunTheirs(m, inputs);
-  ASSERT_EQ(found.size(), wanted.size());
+  const std::vector<uint8_t> bytes = theirs.Output(0);
+  ASSERT_EQ(bytes.size(), found.size() * sizeof(int16_t));
+  Numbers wanted(found.size());
+  std::memcpy(wanted.data(), bytes.data(), bytes.size());
   const auto [ours_at, theirs_at] = std::mismatch(found.begin(), found.end(), wanted.begin());
   if (ours_at == found.end()) return;
   ADD_FAILURE() << "element " << ours_at - found.begin() << " is " << *ours_at << ", theirs is "

@@ -17,29 +17,17 @@
 #include "runtime/interpreter.h"
 #include "runtime/model.h"
 #include "tests/quantize/onnx/pack.h"
+#include "tests/support/rng.h"
 
 namespace atollrt {
 namespace {
 
-// SplitMix64, whose upper 24 bits say where between low and high a number is.
-class Generator {
- public:
-  Generator(uint64_t seed, float low, float high) : state_(seed), low_(low), high_(high) {}
-  float Next() {
-    state_ += 0x9E3779B97F4A7C15;
-    uint64_t bits = state_;
-    bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9;
-    bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EB;
-    bits ^= bits >> 31;
-    return static_cast<float>(low_ +
-                              (high_ - low_) * (static_cast<double>(bits >> 40) / (1 << 24)));
-  }
-
- private:
-  uint64_t state_;
-  double low_;
-  double high_;
-};
+// The upper 24 bits of the generator say where from `low` to `high` a number is, as in
+// make_networks.py.
+float Between(Rng& rng, float low, float high) {
+  const double unit = static_cast<double>(rng.Next() >> 40) / (1 << 24);
+  return static_cast<float>(double{low} + (double{high} - double{low}) * unit);
+}
 
 struct Network {
   std::vector<uint8_t> onnx;
@@ -78,20 +66,20 @@ Network Filled(Records& records) {
   uint64_t seed = 1;
   for (const Hole& hole : holes) {
     copy_until(hole.position);
-    Generator generator(seed++, hole.low, hole.high);
+    Rng rng(seed++);
     size_t place = network.onnx.size();
     network.onnx.resize(place + hole.floats * sizeof(float));
     for (; place < network.onnx.size(); place += sizeof(float)) {
-      StoreLittleEndian(network.onnx.data() + place, generator.Next());
+      StoreLittleEndian(network.onnx.data() + place, Between(rng, hole.low, hole.high));
     }
   }
   copy_until(rest.size());
   network.channels = records.Number<uint32_t>();
   const size_t height = records.Number<uint32_t>();
   network.pixels = height * records.Number<uint32_t>();
-  Generator generator(seed, -1, 1);
+  Rng rng(seed);
   network.picture.resize(network.channels * network.pixels);
-  for (float& value : network.picture) value = generator.Next();
+  for (float& value : network.picture) value = Between(rng, -1, 1);
   network.output.resize(records.Number<uint32_t>());
   for (float& value : network.output) value = records.Number<float>();
   return network;
