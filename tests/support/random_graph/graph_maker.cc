@@ -59,7 +59,7 @@ std::vector<uint8_t> GraphMaker::Make() {
 
 void GraphMaker::StartGraph() {
   type_ = choose().OneIn(3) ? DataType::kUInt8 : DataType::kInt8;
-  if (choose().OneIn(12)) type_ = DataType::kInt16;
+  if (choose().OneIn(9)) type_ = DataType::kInt16;
   large_images_ = choose().OneIn(3);
   on_images_ = choose().OneIn(large_images_ ? 2 : 6);
   chain_percent_ = choose().Pick({50, 90, 10});
