@@ -25,7 +25,7 @@ optional=(
   clang clang-format-14 clang-tidy-14 abigail-tools systemd chromium python3-dev python3-venv python3-numpy python3-pil
   python3-opencv python3-flask
   qemu-system-x86 busybox-static cpio kmod
-  libevent-dev libhttp-parser-dev libssl-dev libgrpc++-dev protobuf-compiler-grpc libavahi-client-dev avahi-daemon dbus iproute2 python3-yaml
+  libevent-dev libhttp-parser-dev libssl-dev libgrpc++-dev libprotobuf-dev protobuf-compiler-grpc libavahi-client-dev avahi-daemon dbus iproute2 python3-yaml
   libzmq3-dev python3-zmq libmosquitto-dev mosquitto mosquitto-clients libcurl4-openssl-dev
   prometheus haproxy python3-jsonschema
   libnats-dev nats-server
