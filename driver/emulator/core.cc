@@ -55,11 +55,12 @@ Result<std::unique_ptr<Core>> Core::Create(const CoreOptions& options) {
   }
   if (options.threads < 1) return InvalidArgument("%d threads", options.threads);
   ATOLL_ASSIGN_OR_RETURN(OnChipMemory memory, OnChipMemory::Allocate(profile.memory_bytes));
-  ATOLL_ASSIGN_OR_RETURN(Buffer program, Buffer::Allocate(profile.program_memory_bytes));
+  ATOLL_ASSIGN_OR_RETURN(OnChipMemory program,
+                         OnChipMemory::Allocate(profile.program_memory_bytes));
   return std::unique_ptr<Core>(new Core(options, std::move(memory), std::move(program)));
 }
 
-Core::Core(const CoreOptions& options, OnChipMemory memory, Buffer program)
+Core::Core(const CoreOptions& options, OnChipMemory memory, OnChipMemory program)
     : options_(options),
       pool_(options.threads),
       memory_(std::move(memory)),
@@ -88,7 +89,7 @@ void Core::set_stop(const StopSignal& stop) {
 
 void Core::Reset() {
   memory_.Undefine();
-  Undefine(&program_);
+  program_.Undefine();
   slots_.clear();
   parser_.Reset();
   for (ByteQueue* queue : {&inputs_, &parameters_, &outputs_, &events_, &fault_words_})
@@ -193,12 +194,11 @@ void Core::ComputeTime() {
 
 std::span<uint8_t> Core::ProgramMemory(uint32_t offset, size_t size_bytes) {
   ComputeTime();
-  ++program_writes_;
   const size_t end = DivideRoundingUp(offset + size_bytes, kInstructionBytes);
   for (size_t i = offset / kInstructionBytes; i < std::min(end, slots_.size()); ++i) {
     slots_[i].reset();
   }
-  return program_.bytes().subspan(offset, size_bytes);
+  return {program_.WriteAt(offset, size_bytes), size_bytes};
 }
 
 ScheduleSummary Core::Summarize(uint64_t bytes_ahead) const {
@@ -230,7 +230,7 @@ void Core::Start(const StartMessage& start) {
   transferred_ = 0;
   sent_ = 0;
   stepped_cycles_ = 0;
-  started_at_write_ = program_writes_;
+  started_at_write_ = program_.now();
   known_cycles_.reset();
   schedule_ = Schedule(MakeScheduleOptions(options_.profile));
   if (stepped_ != nullptr) stepped_->StartProgram();
@@ -245,7 +245,7 @@ void Core::Start(const StartMessage& start) {
   if (options_.timekeeping == Timekeeping::kNever && stepped_ == nullptr) {
     known_cycles_ = 0;
   } else if (slot != nullptr && slot->program_length == start.instruction_count &&
-             slot->program_writes == program_writes_) {
+             slot->program_writes == program_.now()) {
     known_cycles_ = slot->program_cycles;
   }
 }
@@ -328,7 +328,7 @@ Core::Slot* Core::Decoded(uint32_t number, Fault* fault) {
   std::unique_ptr<Slot>& slot = slots_[index];
   if (slot == nullptr) {
     const std::span<const uint8_t, kInstructionBytes> bytes(
-        program_.data() + index * kInstructionBytes, kInstructionBytes);
+        program_.ReadAt(index * kInstructionBytes, kInstructionBytes), kInstructionBytes);
     if (const size_t word = FindMalformedWord(bytes); word < kInstructionWords) {
       *fault = {FaultCode::kBadOpcode, static_cast<uint32_t>(word)};
       return nullptr;
@@ -443,10 +443,10 @@ Core::Progress Core::Complete() {
     schedule_.Add(EndInstruction{});
     cycles = schedule_.summary().total;
     // Not of a program that has changed meanwhile.
-    if (started_at_write_ == program_writes_ && options_.timekeeping == Timekeeping::kOnce) {
+    if (started_at_write_ == program_.now() && options_.timekeeping == Timekeeping::kOnce) {
       Slot& first = *slots_[first_slot()];
       first.program_length = start_.instruction_count;
-      first.program_writes = program_writes_;
+      first.program_writes = program_.now();
       first.program_cycles = cycles;
     }
   }

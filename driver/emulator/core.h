@@ -134,12 +134,12 @@ class Core {
     // The time of a program does not depend on its data. That of the one that begins here, with
     // this many instructions, is known as long as nobody has written program memory again.
     uint32_t program_length = 0;
-    uint64_t program_writes = 0;  // Core::program_writes_ when it was found
+    uint64_t program_writes = 0;  // now() of Core::program_ when it was found
     uint64_t program_cycles = 0;
   };
   enum class Progress { kDone, kSome, kNone };
 
-  Core(const CoreOptions& options, OnChipMemory memory, Buffer program);
+  Core(const CoreOptions& options, OnChipMemory memory, OnChipMemory program);
 
   Status ReadRegister(const DecodedRegisterRequest& request, std::span<uint8_t> data) const;
   void ComputeTime();
@@ -168,7 +168,7 @@ class Core {
   const CoreOptions options_;
   ThreadPool pool_;
   OnChipMemory memory_;
-  Buffer program_;
+  OnChipMemory program_;
   // One per instruction of program memory, or nullptr, as far as programs have been started.
   std::vector<std::unique_ptr<Slot>> slots_;
   DirectHost host_;
@@ -183,12 +183,11 @@ class Core {
   CoreStatus status_ = CoreStatus::kIdle;
   // The running program.
   StartMessage start_;
-  uint32_t next_ = 0;            // index of its next instruction
-  uint32_t transferred_ = 0;     // bytes that this one has moved
-  size_t sent_ = 0;              // bytes of the output stream so far
-  uint64_t stepped_cycles_ = 0;  // that this one has taken on the stepped face
-  uint64_t program_writes_ = 0;  // to program memory, so far
-  uint64_t started_at_write_ = 0;
+  uint32_t next_ = 0;              // index of its next instruction
+  uint32_t transferred_ = 0;       // bytes that this one has moved
+  size_t sent_ = 0;                // bytes of the output stream so far
+  uint64_t stepped_cycles_ = 0;    // that this one has taken on the stepped face
+  uint64_t started_at_write_ = 0;  // now() of program_
   // Of the running program: its time if that is known, else the schedule so far. The stepped face
   // keeps its own.
   std::optional<uint64_t> known_cycles_;

@@ -14,9 +14,14 @@
 
 namespace atollrt {
 
-// The bytes that a program computes on, and when they last changed. Time is counted in writes and
-// kept per page, so that whoever derives something from the bytes (packed weights) can tell later
-// whether it still holds.
+// A memory of the device, and when its bytes last changed. Time is counted in writes and kept per
+// page, so that whoever derives something from the bytes (packed weights) can tell later whether it
+// still holds.
+//
+// Bytes that nobody wrote since a reset are what a program must not rely on: 0xA5, which is no
+// opcode. Devices, recordings and profiles may speak of gigabytes: of the host's memory only those
+// blocks are taken that were read or written, and beyond the first 64 MiB, more than chips have,
+// what was not written is zero.
 class OnChipMemory {
  public:
   static constexpr uint64_t kPageBytes = 4096;
@@ -31,17 +36,17 @@ class OnChipMemory {
 
   // The bytes [address, address + size_bytes), which the memory must contain. WriteAt counts as a
   // change of all of them, so call it anew for every write.
-  const uint8_t* ReadAt(uint64_t address, uint64_t size_bytes) const {
-    ATOLL_CHECK(Contains(address, size_bytes));
-    return bytes_.data() + address;
-  }
+  const uint8_t* ReadAt(uint64_t address, uint64_t size_bytes);
   uint8_t* WriteAt(uint64_t address, uint64_t size_bytes);
 
-  // Changes all bytes to what a program must not rely on (Undefine).
+  // As after a reset: all bytes change to what a program must not rely on.
   void Undefine();
 
   // All bytes; a change made through them must be announced by WriteAt.
-  std::span<uint8_t> bytes() { return bytes_.bytes(); }
+  std::span<uint8_t> bytes() {
+    ReadAt(0, size());
+    return bytes_.bytes();
+  }
 
   // The present time, for ChangedSince.
   uint64_t now() const { return now_; }
@@ -52,13 +57,9 @@ class OnChipMemory {
  private:
   Buffer bytes_;
   std::vector<uint64_t> page_changed_;  // time of the last write
+  std::vector<bool> block_filled_;      // since it became undefined; of the first 64 MiB
   uint64_t now_ = 0;
 };
-
-// Fills a memory of the device as after a reset. Devices, recordings and profiles may speak of
-// gigabytes, of which only what is written takes memory of the host: beyond the first 64 MiB, more
-// than chips have, they are zeros.
-void Undefine(Buffer* memory);
 
 // Where the core takes bytes from, and where it leaves them. As much as available() and room() say
 // can be moved by the next call.
