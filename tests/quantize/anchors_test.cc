@@ -16,6 +16,7 @@
 #include "runtime/interpreter.h"
 #include "tests/quantize/quantize_testing.h"
 #include "tests/support/absent.h"
+#include "tests/support/allocation_meter.h"
 
 namespace atollrt {
 namespace {
@@ -210,6 +211,49 @@ TEST_F(Anchors, FaceDetectorIsQuantizedAsAWhole) {
 TEST_F(Anchors, MobileNetV1) {
   ExpectBetter("mobilenet_v1_0.25_224_float.tflite", MakeCrops(2, 224, 127.5f, -1, 3),
                MakeCrops(1, 224, 127.5f, -1, 3), {12.5, 0.6});
+}
+
+// Samples that a test makes as they are asked for.
+class MadeSamples : public CalibrationData {
+ public:
+  MadeSamples(size_t count, size_t elements) : count_(count), elements_(elements) {}
+  Result<bool> Next(ListedSamples::Sample* inputs) override {
+    if (next_ == count_) return false;
+    const auto step = static_cast<float>(++next_);
+    inputs->assign(1, std::vector<float>(elements_));
+    for (size_t k = 0; k < elements_; ++k) {
+      (*inputs)[0][k] = std::sin(static_cast<float>(k) / (7 * step));
+    }
+    return true;
+  }
+  Status Rewind() override {
+    next_ = 0;
+    return Status();
+  }
+
+ private:
+  const size_t count_, elements_;
+  size_t next_ = 0;
+};
+
+// At most four times the model and the activations of one sample, however many samples there are.
+TEST_F(Anchors, Memory) {
+  const std::vector<uint8_t> model = ReadBytes(FloatModel("mobilenet_v1_0.25_224_float.tflite"));
+  int64_t activations = 0;
+  {
+    const auto loaded = Model::FromBuffer(model);
+    ASSERT_TRUE(loaded.ok());
+    for (const Tensor& tensor : (*loaded)->graph().tensors) {
+      if (!tensor.is_constant()) activations += tensor.byte_size();
+    }
+  }
+  MadeSamples data(20, 224 * 224 * 3);
+  const AllocationMeter meter;
+  const auto quantized = Quantize(model, &data, {});
+  ASSERT_TRUE(quantized.ok()) << quantized.status().message();
+  std::printf("model %zu bytes, activations %lld, peak %lld\n", model.size(),
+              static_cast<long long>(activations), static_cast<long long>(meter.peak_bytes()));
+  EXPECT_LE(meter.peak_bytes(), 4 * static_cast<int64_t>(model.size()) + activations);
 }
 
 }  // namespace

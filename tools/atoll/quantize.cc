@@ -4,6 +4,7 @@
 #include "atoll/quantize.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,7 +18,6 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -338,12 +338,14 @@ void RunQuantize(const Options& options) {
          "cannot quantize '{}': {}", options.model, AtollQuantizeLastError());
   }
 
-  // What is measured from here on takes as much memory as what was done, so that goes.
+  // What is measured from here on takes as much memory as what was done, so that goes, back to the
+  // system, too.
   std::error_code no_type;
   if (is_tflite && std::filesystem::is_regular_file(options.model, no_type)) {
     before.ForgetBytes();
     float_bytes = {};
   }
+  malloc_trim(0);
   Json report = NewReport("quantize");
   report.update(Json::parse(AtollQuantizedReport(quantized.get())));
   report["output"] = options.output;
@@ -357,12 +359,12 @@ void RunQuantize(const Options& options) {
   }
   const bool page = options.report.ends_with(".html");
   Json& worst = report["worst"];
-  const std::map<int64_t, Sample> samples_of_worst = WorstSamples(&calibration, page, &worst);
-  DescribeWorst(samples_of_worst, before.model(), "before", &worst);
+  WorstSamples worst_samples(&calibration, before.model(), page, &worst);
   before.Close();  // one at a time: each takes several times the memory of its file
+  malloc_trim(0);
   const LoadedModel after(BytesOf(quantized), "the quantized model", options.device.c_str(),
                           options.threads);
-  DescribeWorst(samples_of_worst, after, "after", &worst);
+  worst_samples.Describe(after, &worst);
   report["device"] = {{"name", options.device},
                       {"before", std::move(device_before)},
                       {"after", DeviceUseJson(after)}};

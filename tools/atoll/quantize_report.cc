@@ -193,19 +193,29 @@ std::string Base64(const std::vector<uint8_t>& bytes) {
 
 }  // namespace
 
-std::map<int64_t, Sample> WorstSamples(Calibration* calibration, bool with_pictures, Json* worst) {
-  std::map<int64_t, Sample> samples;
-  std::map<int64_t, Json*> wanted;
-  for (Json& entry : *worst) wanted[entry["sample"].get<int64_t>()] = &entry;
-  if (wanted.empty()) return samples;
+bool WorstSamples::Write(const Sample& sample) {
+  for (const std::vector<float>& values : sample) {
+    writable_ = writable_ && std::fwrite(values.data(), sizeof(float), values.size(),
+                                         file_.get()) == values.size();
+  }
+  writable_ = writable_ && std::fflush(file_.get()) == 0;
+  return writable_;
+}
+
+WorstSamples::WorstSamples(Calibration* calibration, const LoadedModel& before, bool with_pictures,
+                           Json* worst)
+    : file_(std::tmpfile()), writable_(file_ != nullptr) {
+  std::map<int64_t, size_t> wanted;
+  for (size_t i = 0; i < worst->size(); ++i) wanted[(*worst)[i]["sample"].get<int64_t>()] = i;
+  if (wanted.empty()) return;
   calibration->Rewind();
-  Sample sample;
-  for (int64_t i = 0; i <= wanted.rbegin()->first && calibration->Next(&sample); ++i) {
+  for (int64_t i = 0; i <= wanted.rbegin()->first && calibration->Next(&sample_); ++i) {
     const auto found = wanted.find(i);
     if (found == wanted.end()) continue;
-    Json& entry = *found->second;
+    Json& entry = (*worst)[found->second];
     entry["name"] = calibration->NameOf(i);
-    samples[i] = sample;
+    entry["before"] = TopJson(before.Run(sample_));
+    kept_.push_back({found->second, Write(sample_) ? Sample() : sample_});
     if (!with_pictures) continue;
     const std::optional<atollrt::Image> picture = calibration->PictureOf(i);
     if (!picture) continue;
@@ -218,14 +228,20 @@ std::map<int64_t, Sample> WorstSamples(Calibration* calibration, bool with_pictu
       entry["picture"] = "data:image/jpeg;base64," + Base64(*jpeg);
     }
   }
-  return samples;
 }
 
-void DescribeWorst(const std::map<int64_t, Sample>& samples, const LoadedModel& model,
-                   const char* which, Json* worst) {
-  for (Json& entry : *worst) {
-    const auto found = samples.find(entry["sample"].get<int64_t>());
-    if (found != samples.end()) entry[which] = TopJson(model.Run(found->second));
+void WorstSamples::Describe(const LoadedModel& after, Json* worst) {
+  if (file_ != nullptr) std::rewind(file_.get());
+  for (Kept& kept : kept_) {
+    if (kept.in_memory.empty()) {
+      for (std::vector<float>& values : sample_) {
+        if (std::fread(values.data(), sizeof(float), values.size(), file_.get()) != values.size()) {
+          Fail(ExitCode::kFailure, "a temporary file cannot be read again; try again");
+        }
+      }
+    }
+    const Sample& sample = kept.in_memory.empty() ? sample_ : kept.in_memory;
+    (*worst)[kept.entry]["after"] = TopJson(after.Run(sample));
   }
 }
 

@@ -4,7 +4,8 @@
 // takes, and what they make of the samples that they differ on most.
 #pragma once
 
-#include <map>
+#include <cstddef>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -45,12 +46,33 @@ Json DeviceUseJson(const LoadedModel& model);
 // Median of a few runs on the CPU, measured.
 double CpuMs(const LoadedModel& model, const Sample& sample);
 
-// The worst samples, which `worst` has by number, with their names and, for the page, small
-// pictures.
-std::map<int64_t, Sample> WorstSamples(Calibration* calibration, bool with_pictures, Json* worst);
-// What a model makes of them, as `which`: "before" or "after".
-void DescribeWorst(const std::map<int64_t, Sample>& samples, const LoadedModel& model,
-                   const char* which, Json* worst);
+// The samples that both models differ on most, which are few but may be large: they lie in a
+// temporary file, or in memory where none can be made.
+class WorstSamples {
+ public:
+  // Those that `worst` has by number. It gets their names, what `before` makes of them and, with
+  // pictures, small ones.
+  WorstSamples(Calibration* calibration, const LoadedModel& before, bool with_pictures,
+               Json* worst);
+  // Adds what `after` makes of them.
+  void Describe(const LoadedModel& after, Json* worst);
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  struct Kept {
+    size_t entry;      // of `worst`
+    Sample in_memory;  // if empty, the next one in the file
+  };
+  // False, from then on, once the file takes no more.
+  bool Write(const Sample& sample);
+
+  std::unique_ptr<std::FILE, Close> file_;
+  bool writable_;
+  Sample sample_;
+  std::vector<Kept> kept_;
+};
 
 // The report for people.
 std::string QuantizeReportText(const Json& report);
