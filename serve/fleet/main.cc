@@ -57,7 +57,7 @@ void LogToStderr(AtollLogSeverity severity, const char* message, void*) {
 void AddConnection(CLI::App* app, ConnectionOptions* options) {
   app->add_option("--nats", options->servers,
                   "nats://HOST:PORT or tls://HOST:PORT of a server; repeatable, for those of a "
-                  "cluster")
+                  "cluster; nats:// and tls:// look for those that Avahi knows of")
       ->allow_extra_args(false)
       ->capture_default_str();
   app->add_option("--token-file", options->token_file, "file with the servers' token");

@@ -69,7 +69,7 @@ OURS = {
     "serve/program": ["serve/", "atoll/"],
     "serve/frigate": ["serve/frigate/", "serve/access/", "serve/http/", "atoll/",
                       "runtime/base/sha256.h", "runtime/base/file_descriptor.h"],
-    "serve/fleet": ["serve/fleet/", "serve/access/", "serve/http/", "serve/inference/", "serve/oip/infer_body.h",
+    "serve/fleet": ["serve/fleet/", "serve/access/", "serve/dns_sd/", "serve/http/", "serve/inference/", "serve/oip/infer_body.h",
                     "serve/oip/worker.h", "atoll/picture/image.h", "atoll/runtime.h",
                     "runtime/base/sha256.h", "runtime/base/file_descriptor.h"],
     "serve/include": ["atoll/"],

@@ -29,6 +29,7 @@ from absent import absent  # noqa: E402
 from fleet_testing import (BOOT, FASHION_MODEL, FLEET, LENGTH, LONG, SHARED, SIMPLE, SOURCE, Client, FleetTest,
                            PortTaken, check_nats, eventually, fleet, free_ports, job_id, pixels, run,
                            start_nats)
+from avahi_network import in_a_network, need_a_network  # noqa: E402
 
 SCENES = SOURCE / "models/scenes/scenes_int8.tflite"
 # Milliseconds, of tests in which nothing may be late whatever else the computer does.
@@ -886,20 +887,9 @@ class Sites(FleetTest):
         block, = [b for b in re.findall(r"(?ms)^```\n(.*?)^```", text) if b.startswith(f"# {name}\n")]
         return block
 
-    def certificates(self):
-        def openssl(*words):
-            done = subprocess.run(["openssl", *map(str, words)], capture_output=True, text=True)
-            self.assertEqual(done.returncode, 0, done.stderr)
-        at = self.folder
-        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                "-keyout", at / "ca.key", "-out", at / "ca.pem", "-days", "2", "-subj", "/CN=ca")
-        (at / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
-        for name in ("server", "admin", "worker", "producer", "camera"):
-            openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
-                    at / f"{name}.key", "-out", at / "csr", "-subj", f"/CN={name}")
-            openssl("x509", "-req", "-in", at / "csr", "-CA", at / "ca.pem", "-CAkey", at / "ca.key",
-                    "-CAcreateserial", "-out", at / f"{name}.pem", "-days", "2",
-                    *(["-extfile", at / "names"] if name == "server" else []))
+    def certificates_of_all(self):
+        self.certificates({"server": "IP:127.0.0.1,DNS:localhost", "admin": "", "worker": "", "producer": "",
+                           "camera": ""})
 
     def write(self, name, text, listens, **replaced):
         """The server of a configuration, and the ports that it has instead of `listens`."""
@@ -939,7 +929,7 @@ class Sites(FleetTest):
                 at / f"{name}.pem", "--tls-key", at / f"{name}.key", *prefix]
 
     def test_users_and_their_rights(self):
-        self.certificates()
+        self.certificates_of_all()
         text = re.sub(r"(?m)^cluster .*$", "", self.page("hub.conf"))
         # Nobody hangs here.
         _, _, (port, *_) = self.write("hub", text, ["0.0.0.0:4222", "127.0.0.1:8222", "0.0.0.0:7422"],
@@ -1040,6 +1030,97 @@ class Sites(FleetTest):
         client = Client(hub_port)
         self.assertEqual(client.api("STREAM.INFO.ATOLL_RESULT")["state"]["messages"], 0)
         client.close()
+
+
+# How a server announces itself (docs/fleet.md).
+ANNOUNCED = """<service-group><name replace-wildcards="yes">NATS {port} on %h</name>
+<service><type>_nats._tcp</type><port>{port}</port></service></service-group>"""
+DISCOVERY = """
+import os, pathlib, sys
+sys.path.insert(0, {here!r})
+from fleet_testing import FASHION_MODEL, BOOT, Server, Worker, eventually, fleet
+folder, services = pathlib.Path({folder!r}), pathlib.Path("/etc/avahi/services")
+NATS = ["--insecure", "--nats", "nats://"]
+TLS = ["--nats", "tls://", *{client!r}]
+
+
+def announce(*servers):
+    "These and no others."
+    for file in services.iterdir():
+        file.unlink()
+    for server in servers:
+        half = folder / "half"
+        half.write_text({announced!r}.format(port=server.port))
+        (services / (server.name + ".service")).write_text(half.read_text())
+
+
+def said(wanted, *words):
+    "What a command says, at last."
+    def look():
+        done = fleet(*words)
+        text = "exit code " + str(done.returncode) + " " + done.stderr + done.stdout
+        return text if all(one in text for one in wanted) else print(text, file=sys.stderr)
+    return eventually(look, " ".join(wanted))
+
+
+def refused(mention, *words):
+    done = fleet("status", *words)
+    assert done.returncode == 2 and mention in done.stderr, (done.returncode, done.stderr)
+
+
+said(["exit code 1 ", "no server of NATS is announced"], "status", *NATS, "--connect-timeout", "1")
+one, two = (Server(folder, name) for name in ("one", "two"))
+announce(one)
+said(["exit code 0 ", "found nats://atoll-test.local:%d" % one.port], "status", *NATS)
+refused("has to be encrypted", "--nats", "nats://")
+refused("look for servers", *NATS, "--nats", one.url)
+worker = Worker("nats://", "--insecure", "--model", "fashion=" + str(FASHION_MODEL), "--device", "emu")
+said(["1 captured = 1 processed"], "infer", *NATS, "--model", "fashion", BOOT, "--budget", "20000")
+assert worker.stop() == 0
+announce(one, two)
+text = said(["exit code 2 ", "choose one: nats://"], "status", *NATS)
+assert all(":%d" % server.port in text for server in (one, two)), text
+# Of the same authority, but with the name of somebody else.
+right, wrong = (Server(folder, name, "tls {{ cert_file: %s.pem, key_file: %s.key }}" % (at, at), wait=False)
+                for name in ("right", "wrong") for at in [folder / name])
+said(["fashion/1/model.tflite: "], "models", "put", "--nats", "tls://localhost:%d" % right.port, *{client!r},
+     "fashion", FASHION_MODEL)
+announce(wrong, right)
+said(["found tls://atoll-test.local:%d" % server.port for server in (right, wrong)], "models", "list", *TLS)
+for _ in range(6):
+    done = fleet("models", "list", *TLS)
+    assert done.returncode == 0 and done.stdout.startswith("fashion"), (done.stdout, done.stderr)
+refused("--tls-host", *[word for word in TLS if word not in ("--tls-host", "hub.example")])
+announce(wrong)
+said(["exit code 2 ", "no connection to tls://atoll-test.local:%d" % wrong.port], "status", *TLS, "--connect-timeout", "1")
+for server in (one, two, right, wrong):
+    server.stop()
+"""
+
+
+class Discovery(FleetTest):
+    """Servers that are found by Avahi, in a network of their own."""
+
+    def setUp(self):
+        super().setUp()
+        need_a_network()
+
+    def test_found(self):
+        self.certificates({"right": "DNS:hub.example", "wrong": "DNS:atoll-test.local,DNS:right", "client": ""})
+        at = self.folder
+        client = ["--tls-ca", f"{at}/ca.pem", "--tls-host", "hub.example", "--tls-cert", f"{at}/client.pem",
+                  "--tls-key", f"{at}/client.key"]
+        code = DISCOVERY.format(here=os.path.dirname(os.path.abspath(__file__)), folder=str(at), client=client,
+                                announced=ANNOUNCED)
+        done, logs = in_a_network(at, code, 4 * LONG, "127.0.0.1 localhost atoll-test.local\n")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr + logs)
+
+    def test_without_the_daemon(self):
+        done = subprocess.run([*FLEET, "status", "--nats", "nats://", "--insecure"], capture_output=True,
+                              text=True, timeout=600, check=False,
+                              env={**os.environ, "DBUS_SYSTEM_BUS_ADDRESS": f"unix:path={self.folder}/none"})
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("install and start avahi-daemon", done.stderr)
 
 
 class Nkey:
