@@ -273,6 +273,7 @@ Command AddPut(CLI::App* models) {
     FleetCommand fleet;
     std::string name, file;
     int64_t version = 1;
+    std::vector<std::string> devices;
   };
   const auto options = std::make_shared<Options>();
   CLI::App* const put = models->add_subcommand("put", "store one, for workers to fetch");
@@ -283,8 +284,13 @@ Command AddPut(CLI::App* models) {
   put->add_option("--as", options->version, "the number of its version")
       ->check(CLI::Range(int64_t{1}, int64_t{999'999'999}))
       ->capture_default_str();
+  put->add_option("--compile-for", options->devices,
+                  "device, as of 'atoll run --device', for which it is compiled, too: workers with "
+                  "such a one need not; repeatable")
+      ->allow_extra_args(false);
   return {put, [options](const Signals&) {
-            return RunPut(options->fleet, options->name, options->version, options->file);
+            return RunPut(options->fleet, options->name, options->version, options->file,
+                          options->devices);
           }};
 }
 

@@ -70,7 +70,7 @@ OURS = {
     "serve/frigate": ["serve/frigate/", "serve/access/", "serve/http/", "atoll/",
                       "runtime/base/sha256.h", "runtime/base/file_descriptor.h"],
     "serve/fleet": ["serve/fleet/", "serve/access/", "serve/dns_sd/", "serve/http/", "serve/inference/", "serve/oip/infer_body.h",
-                    "serve/oip/worker.h", "atoll/picture/image.h", "atoll/runtime.h",
+                    "serve/oip/worker.h", "atoll/picture/image.h", "atoll/runtime.h", "atoll/delegate.h", "atoll/atoll.hpp",
                     "runtime/base/sha256.h", "runtime/base/file_descriptor.h"],
     "serve/include": ["atoll/"],
     "serve/grpc": ["serve/grpc/", "serve/inference/", "serve/oip/shared_memory.h", "runtime/base/", "inference.", "atoll/"],

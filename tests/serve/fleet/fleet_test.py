@@ -775,6 +775,73 @@ class Fleet(FleetTest):
         self.assertEqual((a.stop(), b.stop()), (0, 0))
         self.assertEqual(self.status(server), [])
 
+    def test_compiled_forms(self):
+        """A worker has what is compiled for its device, if it was made from the model and is what was
+        stored; any other one the model. The bytes are the same."""
+        server = self.server()
+        words = ["--nats", server.url]
+        emu = self.worker(server, "--device", "emu", id="emu")
+        cpu = self.worker(server, "--device", "cpu", id="cpu")
+        done = self.succeed("models", "put", *words, "fashion", FASHION_MODEL, "--compile-for", "emu")
+        found = re.match(r"fashion/1/(atoll-1-64x64-\d+-\d+-isa\d+)\.tflite: \d+ bytes\n"
+                         r"fashion/1/model\.tflite: \d+ bytes\n$", done.stdout)
+        self.assertTrue(found, done.stdout)
+        form = found[1]
+        done = self.succeed("models", "put", *words, "fashion", FASHION_MODEL, "--compile-for", "emu")
+        self.assertEqual(done.stdout.count("there already"), 2)
+        self.succeed("place", *words, "fashion")
+        client = self.client(server)
+        data = pixels(1)
+        wanted = {"probabilities": self.expected(FASHION_MODEL, [data])[0]}
+        digest = hashlib.sha256(FASHION_MODEL.read_bytes()).hexdigest()
+
+        def check(version):
+            # It is the same model, however it is loaded.
+            has = [(version, digest)] * 2
+            eventually(lambda: [(m["version"], m["sha256"]) for one in self.status(server)
+                                for m in one["models"]] == has, "both have it")
+            for worker in ("emu", "cpu"):
+                self.assertEqual(client.request(f"atoll.infer.fashion.{worker}", data, RAW).outputs(), wanted)
+        check("1")
+        self.assertIn(f"version 1, is loaded, compiled for {form}\n", emu.stderr())
+        self.assertIn("version 1, is loaded\n", cpu.stderr())
+        listed, = json.loads(self.succeed("models", "list", *words, "--json").stdout)["models"]
+        self.assertEqual(listed["forms"], [form])
+        self.assertIn(f"compiled for {form}", self.succeed("models", "list", *words).stdout)
+        # What somebody else has stored under that name.
+        def text(raw):
+            return "SHA-256=" + base64.urlsafe_b64encode(raw).decode()
+        right = text(hashlib.sha256(FASHION_MODEL.read_bytes()).digest())
+        path = self.folder / "compiled.tflite"
+        self.assertEqual(run("compile", FASHION_MODEL, "-o", path, "--device", "emu").code, 0)
+        good = path.read_bytes()
+        for version, (made_from, body, says) in enumerate((
+                (text(hashlib.sha256(b"other").digest()), good, "made from another file"),
+                (None, good, "made from another file"),
+                (5, good, "'Atoll-Made-From' is no digest"),
+                (right, good[:len(good) // 2], "is not used: "),
+                (right, good.replace(b"ATLP", b"ATLQ"), "is not used: "),
+                (right, FASHION_MODEL.read_bytes()[:100], "is not used: ")), 2):
+            name, nuid = f"fashion/{version}/{form}.tflite", f"N{version}"
+            for at in range(0, len(body), 1 << 17):
+                client.put(f"$O.atoll_models.C.{nuid}", body[at:at + (1 << 17)])
+            client.put(f"$O.atoll_models.M.{base64.urlsafe_b64encode(name.encode()).decode()}", json.dumps(
+                {"name": name, "nuid": nuid, "size": len(body), "chunks": 1,
+                 "digest": text(hashlib.sha256(body).digest()),
+                 **({"headers": {"Atoll-Made-From": [made_from]}} if made_from else {})}).encode(),
+                {"Nats-Rollup": "sub"})
+            self.succeed("models", "put", *words, "fashion", FASHION_MODEL, "--as", version)
+            check(str(version))
+            line, = [one for one in emu.stderr().splitlines() if f"version {version}, is loaded" in one]
+            self.assertIn(says, line)
+        # What cannot be compiled is not stored.
+        for device, code, says in (("cpu", 1, "nothing is compiled for device 'cpu'"), ("x", 2, "--compile-for x")):
+            done = fleet("models", "put", *words, "other", FASHION_MODEL, "--compile-for", device)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertIn(says, done.stderr)
+        self.assertNotIn("other", self.succeed("models", "list", *words).stdout)
+        self.assertEqual((emu.stop(), cpu.stop()), (0, 0))
+
     def test_service(self):
         server = self.server(js=False)
         worker = self.worker(server, "--model", f"fashion={FASHION_MODEL}", id="w1")

@@ -198,7 +198,7 @@ class FleetWorkerTest : public testing::Test {
   void Put(const std::string& model, int64_t version) const {
     const ObjectStore store(connection_.get(), kModelBucket);
     bool is_new = false;
-    const auto status = store.Put(ModelObjectName(model, version), ReadFile(kFashion), &is_new);
+    const auto status = store.Put(ModelObjectName(model, version), ReadFile(kFashion), "", &is_new);
     EXPECT_TRUE(status.ok()) << status.message();
   }
   void Place(const std::vector<PlacedModel>& models) const {
