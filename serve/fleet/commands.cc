@@ -191,6 +191,8 @@ int RunPut(const FleetCommand& command, const std::string& model, int64_t versio
   const FleetStreams streams(connection->get(), command.streams);
   if (const Status status = streams.EnsureWithin(kPatience.count()); !status.ok())
     return Fail(status);
+  const Status own = TryFor(kPatience, [&] { return streams.CheckHasOwnModels(); });
+  if (!own.ok()) return Fail(own);
   const ObjectStore store(connection->get(), kModelBucket);
   const auto put = [&](const std::string& name, const std::string& bytes,
                        const std::string& made_from) {
@@ -264,6 +266,8 @@ int RunCopy(const FleetCommand& command, const std::string& from) {
   const FleetStreams streams(connection->get(), command.streams);
   if (const Status status = streams.EnsureWithin(kPatience.count()); !status.ok())
     return Fail(status);
+  const Status own = TryFor(kPatience, [&] { return streams.CheckHasOwnModels(); });
+  if (!own.ok()) return Fail(own);
   const ObjectStore there(source->get(), kModelBucket), here(connection->get(), kModelBucket);
   const auto objects = TryFor(kPatience, [&] { return there.List(kMaxObjects); });
   if (!objects.ok()) return Fail(objects.status());
@@ -282,6 +286,30 @@ int RunCopy(const FleetCommand& command, const std::string& from) {
     if (!status.ok()) return Fail(status);
     std::printf("%s: %zu bytes\n", Printable(object.name).c_str(), (*bytes).size());
   }
+  return kOk;
+}
+
+int RunMirror(const FleetCommand& command, const std::string& from) {
+  if (!IsDomain(from)) return Fail(kUsage, "'" + from + "' is no domain of JetStream");
+  const auto connection = Connect(command.connection, "atoll fleet models mirror", false);
+  if (!connection.ok()) return Fail(connection.status());
+  FleetCommand elsewhere = command;
+  elsewhere.connection.domain = from;
+  const auto source = Connect(elsewhere.connection, "atoll fleet models mirror", false);
+  if (!source.ok()) return Fail(source.status());
+  // The other ones, and the place of the one that becomes a mirror, are made where they are
+  // missing.
+  const FleetStreams streams(connection->get(), command.streams);
+  if (const Status status = streams.EnsureWithin(kPatience.count()); !status.ok())
+    return Fail(status);
+  // It has to be there.
+  const ObjectStore there(source->get(), kModelBucket);
+  const auto objects = TryFor(kPatience, [&] { return there.List(kMaxObjects); });
+  if (!objects.ok()) return Fail(objects.status());
+  const Status status = TryFor(kPatience, [&] { return streams.MirrorModels(from); });
+  if (!status.ok()) return Fail(status);
+  std::printf("the models here are those of '%s', of which there are %zu files\n", from.c_str(),
+              (*objects).size());
   return kOk;
 }
 

@@ -90,6 +90,8 @@ int RunPut(const FleetCommand& command, const std::string& model, int64_t versio
 int RunList(const FleetCommand& command);
 // From the servers' JetStream of another domain.
 int RunCopy(const FleetCommand& command, const std::string& from);
+// The same by itself from now on.
+int RunMirror(const FleetCommand& command, const std::string& from);
 int RunPlace(const FleetCommand& command, const std::string& worker,
              const std::vector<std::string>& models, bool clears);
 

@@ -44,7 +44,7 @@ Examples:
   atoll fleet infer --model fashion ankle_boot.pgm
   atoll fleet run --model fashion --output results pictures/
   atoll fleet models put fashion fashion_int8.tflite --as 2
-  atoll fleet models copy --from hub
+  atoll fleet models mirror --from hub
   atoll fleet place fashion
   atoll worker --nats tls://hub.example:4222 --tls-ca ca.pem --credentials worker.creds
 docs/fleet.md has all of it.
@@ -311,6 +311,16 @@ Command AddCopy(CLI::App* models) {
   return {copy, [=](const Signals&) { return RunCopy(*fleet, *from); }};
 }
 
+Command AddMirror(CLI::App* models) {
+  const auto fleet = std::make_shared<FleetCommand>();
+  const auto from = std::make_shared<std::string>();
+  CLI::App* const mirror = models->add_subcommand(
+      "mirror", "have those of another site, from now on and also while the link to it is cut");
+  AddConnection(mirror, &fleet->connection);
+  mirror->add_option("--from", *from, "its domain of JetStream")->required();
+  return {mirror, [=](const Signals&) { return RunMirror(*fleet, *from); }};
+}
+
 Command AddPlace(CLI::App* app) {
   struct Options {
     FleetCommand fleet;
@@ -340,7 +350,7 @@ std::vector<Command> AddCommands(CLI::App* app) {
                                    AddTop(app),    AddDrain(app), AddSweep(app)};
   CLI::App* const models = app->add_subcommand("models", "the fleet's models");
   models->require_subcommand(1);
-  for (const auto add : {AddPut, AddList, AddCopy}) commands.push_back(add(models));
+  for (const auto add : {AddPut, AddList, AddCopy, AddMirror}) commands.push_back(add(models));
   commands.push_back(AddPlace(app));
   return commands;
 }

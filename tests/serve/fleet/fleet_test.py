@@ -1044,7 +1044,8 @@ class Sites(FleetTest):
         self.assertNotEqual(done.returncode, 0)
         self.assertEqual(worker.stop(), 0)
 
-    def test_a_site_is_cut_off_and_back(self):
+    def hub_and_site(self):
+        """The hub's process, the site's log and the addresses of both, with a link between them."""
         hub_text = re.sub(r"(?ms)^(cluster|tls) .*?$|^authorization.*", "", self.page("hub.conf"))
         # Ten seconds, so that nobody is cut off who is slow.
         patient = {"ping_max: 2": "ping_max: 4"}
@@ -1056,8 +1057,66 @@ class Sites(FleetTest):
             **{"tls://10.0.0.1:7422": f"nats://127.0.0.1:{leaf}"}, **patient)
         at_hub, at_site = f"nats://127.0.0.1:{hub_port}", f"nats://127.0.0.1:{site_port}"
         self.succeed("models", "put", "--nats", at_hub, "fashion", FASHION_MODEL)
+        self.link_is_there(at_site)
+        return hub, site_log, at_hub, at_site
+
+    def link_is_there(self, at_site):
         eventually(lambda: fleet("status", "--nats", at_site, "--domain", "hub").returncode == 0,
                    "the link is there")
+
+    def test_a_site_mirrors_models(self):
+        """What is stored at the hub is at the site, also for a worker that asks for it when the link is
+        cut; and what is stored meanwhile, when it is back."""
+        hub, _, at_hub, at_site = self.hub_and_site()
+        worker = self.worker(at_site, "--device", "emu", id="site")
+
+        def files():
+            return {(m["name"], m["version"], m["digest"], *m["forms"]) for m in
+                    json.loads(self.succeed("models", "list", "--nats", at_site, "--json").stdout)["models"]}
+
+        def key(path):
+            return base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).decode()
+        # In the place of the bucket that the worker has made.
+        eventually(lambda: fleet("models", "list", "--nats", at_site).returncode == 0, "there is one")
+        for _ in range(2):
+            self.succeed("models", "mirror", "--nats", at_site, "--from", "hub")
+        eventually(lambda: files() == {("fashion", 1, key(FASHION_MODEL))}, "it is there")
+        done = self.succeed("models", "put", "--nats", at_hub, "crops", CROPS, "--as", "3", "--compile-for", "emu")
+        form = re.match(r"crops/3/(.*)\.tflite", done.stdout)[1]
+        eventually(lambda: ("crops", 3, key(CROPS), form) in files(), "the next one is there")
+        # Another file under the same version.
+        self.succeed("models", "put", "--nats", at_hub, "fashion", SIMPLE)
+        eventually(lambda: ("fashion", 1, key(SIMPLE)) in files(), "it was replaced")
+        self.succeed("models", "put", "--nats", at_hub, "fashion", FASHION_MODEL)
+        eventually(lambda: ("fashion", 1, key(FASHION_MODEL)) in files(), "it was replaced again")
+        for words in (("put", "x", FASHION_MODEL), ("copy", "--from", "hub")):
+            done = fleet("models", words[0], "--nats", at_site, *words[1:])
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("a mirror of those of $JS.hub.API", done.stderr)
+        # The site alone: models that it has never loaded.
+        hub.send_signal(signal.SIGSTOP)
+        self.succeed("place", "--nats", at_site, "fashion", "crops")
+        eventually(lambda: worker.stderr().count("is loaded") == 2, "both are loaded")
+        self.assertIn(f"model 'crops', version 3, is loaded, compiled for {form}", worker.stderr())
+        client = Client(int(at_site.rsplit(":", 1)[1]))
+        wanted, = self.expected(FASHION_MODEL, [pixels(1)])
+        self.assertEqual(client.request("atoll.infer.fashion", pixels(1), RAW).outputs(),
+                         {"probabilities": wanted})
+        client.close()
+        hub.send_signal(signal.SIGCONT)
+        self.link_is_there(at_site)
+        self.succeed("models", "put", "--nats", at_hub, "fashion", FASHION_MODEL, "--as", "9")
+        eventually(lambda: ("fashion", 9, key(FASHION_MODEL)) in files(), "what was stored later is there")
+        self.assertEqual(worker.stop(), 0)
+        # The other way round there are models already.
+        for words, code, says in ((("--from", "site1"), 2, "there are models here already"),
+                                  (("--from", "a.b"), 2, "no domain")):
+            done = fleet("models", "mirror", "--nats", at_hub, *words)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertIn(says, done.stderr)
+
+    def test_a_site_is_cut_off_and_back(self):
+        hub, site_log, at_hub, at_site = self.hub_and_site()
         done = self.succeed("models", "copy", "--nats", at_site, "--from", "hub")
         self.assertIn("fashion/1/model.tflite", done.stdout)
         self.assertEqual(self.succeed("models", "copy", "--nats", at_site, "--from", "hub").stdout, "")
@@ -1094,7 +1153,7 @@ class Sites(FleetTest):
                    "the hub's worker goes")
         eventually(lambda: infer(at_hub).get("workers") == {"site": 1}, "the site answers the hub")
         # No job and no result of one is the other's.
-        client = Client(hub_port)
+        client = Client(int(at_hub.rsplit(":", 1)[1]))
         self.assertEqual(client.api("STREAM.INFO.ATOLL_RESULT")["state"]["messages"], 0)
         client.close()
 
