@@ -11,6 +11,7 @@
 #include <avahi-common/strlst.h>
 #include <avahi-common/thread-watch.h>
 #include <net/if.h>
+#include <netdb.h>
 
 #include <algorithm>
 #include <cctype>
@@ -39,6 +40,14 @@ bool IsHostName(std::string_view name) {
   return !name.empty() && name.size() <= 253 && std::ranges::all_of(name, [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_';
   });
+}
+
+// Whether this computer's resolver finds a name: those in .local take a plug-in of it.
+bool IsKnown(const std::string& host) {
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), nullptr, nullptr, &found) != 0) return false;
+  freeaddrinfo(found);
+  return true;
 }
 
 std::string Printable(std::string text) {
@@ -76,7 +85,7 @@ std::string TextOf(const AvahiAddress& address, AvahiIfIndex interface) {
 
 class Browser {
  public:
-  Browser() : poll_(avahi_simple_poll_new()) {}
+  explicit Browser(const char* type) : type_(type), poll_(avahi_simple_poll_new()) {}
   ~Browser() {
     if (client_ != nullptr) avahi_client_free(client_);  // and all that belongs to it
     if (poll_ != nullptr) avahi_simple_poll_free(poll_);
@@ -90,8 +99,8 @@ class Browser {
     client_ =
         avahi_client_new(avahi_simple_poll_get(poll_), AvahiClientFlags(0), OnClient, this, &error);
     if (client_ == nullptr) return NoDaemon(error);
-    if (avahi_service_browser_new(client_, AVAHI_IF_UNSPEC, AVAHI_PROTO_UNSPEC, kServiceType,
-                                  nullptr, AvahiLookupFlags(0), OnService, this) == nullptr) {
+    if (avahi_service_browser_new(client_, AVAHI_IF_UNSPEC, AVAHI_PROTO_UNSPEC, type_, nullptr,
+                                  AvahiLookupFlags(0), OnService, this) == nullptr) {
       return NoDaemon(avahi_client_errno(client_));
     }
     // Each look at most so long; the daemon says when it knows of no more.
@@ -106,7 +115,12 @@ class Browser {
     }
     if (has_failed_) return NoDaemon(avahi_client_errno(client_));
     std::vector<AnnouncedService> services;
-    for (auto& [name, service] : services_) services.push_back(std::move(service));
+    for (const auto& [name, found] : found_) {
+      const bool by_name = Clock::now() < deadline && IsKnown(found.host);
+      services.push_back(
+          {.where = (by_name ? found.host : found.address) + ":" + std::to_string(found.port),
+           .description = found.description});
+    }
     return services;
   }
 
@@ -143,19 +157,26 @@ class Browser {
                          AvahiStringList* texts, AvahiLookupResultFlags, void* user) {
     auto* const self = static_cast<Browser*>(user);
     --self->resolving_;
-    if (event == AVAHI_RESOLVER_FOUND && host != nullptr && IsHostName(host) &&
-        self->services_.size() < kMostServices) {
-      self->services_[name] = {.host = host,
-                               .address = TextOf(*address, interface),
-                               .port = port,
-                               .description = DescriptionOf(texts)};
+    if (event == AVAHI_RESOLVER_FOUND && host != nullptr && IsHostName(host) && port != 0 &&
+        self->found_.size() < kMostServices) {
+      self->found_[name] = {.host = host,
+                            .address = TextOf(*address, interface),
+                            .port = port,
+                            .description = DescriptionOf(texts)};
     }
     avahi_service_resolver_free(resolver);
   }
 
+  struct Found {
+    std::string host, address;
+    uint16_t port = 0;
+    std::string description;
+  };
+
+  const char* const type_;
   AvahiSimplePoll* const poll_;
   AvahiClient* client_ = nullptr;
-  std::map<std::string, AnnouncedService> services_;  // by name: on several interfaces it is one
+  std::map<std::string, Found> found_;  // by name: on several interfaces it is one
   int resolving_ = 0;
   bool has_all_ = false;
   bool has_failed_ = false;
@@ -232,7 +253,7 @@ class Published final : public Announcement {
     for (int tries = 0; tries < 100; ++tries) {
       const int error = avahi_entry_group_add_service(
           group_, AVAHI_IF_UNSPEC, AVAHI_PROTO_UNSPEC, AvahiPublishFlags(0), name_.c_str(),
-          kServiceType, nullptr, nullptr, port_, text.c_str(), nullptr);
+          kDeviceService, nullptr, nullptr, port_, text.c_str(), nullptr);
       if (error != AVAHI_ERR_COLLISION) break;
       Rename();
     }
@@ -249,7 +270,9 @@ class Published final : public Announcement {
 
 }  // namespace
 
-Result<std::vector<AnnouncedService>> Browse(Deadline deadline) { return Browser().Run(deadline); }
+Result<std::vector<AnnouncedService>> Browse(const char* type, Deadline deadline) {
+  return Browser(type).Run(deadline);
+}
 
 Result<std::unique_ptr<Announcement>> Announcement::Publish(const std::string& name, uint16_t port,
                                                             const std::string& description) {

@@ -11,7 +11,9 @@ atollrt::Status Absent() {
 
 }  // namespace
 
-atollrt::Result<std::vector<AnnouncedService>> Browse(atollrt::Deadline) { return Absent(); }
+atollrt::Result<std::vector<AnnouncedService>> Browse(const char*, atollrt::Deadline) {
+  return Absent();
+}
 
 atollrt::Result<std::unique_ptr<Announcement>> Announcement::Publish(const std::string&, uint16_t,
                                                                      const std::string&) {

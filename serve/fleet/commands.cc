@@ -8,10 +8,12 @@
 #include <chrono>
 #include <climits>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <utility>
 
 #include "atoll/runtime.h"
+#include "serve/fleet/compiled_forms.h"
 #include "serve/fleet/fleet_view.h"
 #include "serve/fleet/fleet_worker.h"
 #include "serve/fleet/job_files.h"
@@ -172,23 +174,44 @@ int RunSweep(const FleetCommand& command, bool once, const Signals& signals) {
 }
 
 int RunPut(const FleetCommand& command, const std::string& model, int64_t version,
-           const std::string& file) {
+           const std::string& file, const std::vector<std::string>& devices) {
   if (!IsFleetModelName(model)) return Fail(kUsage, "'" + model + "' is no name of a model");
   const auto input = ReadWholeFile(file, InferenceLimits().model_bytes);
   if (!input.ok()) return Fail(input.status());
+  std::map<std::string, std::string> forms;
+  for (const std::string& device : devices) {
+    auto compiled = CompileFor(device, *input);
+    if (!compiled.ok()) {
+      return Fail(std::move(compiled).status().WithContext("--compile-for " + device));
+    }
+    forms[compiled->form] = std::move(compiled->bytes);
+  }
   const auto connection = Connect(command.connection, "atoll fleet models put", false);
   if (!connection.ok()) return Fail(connection.status());
   const FleetStreams streams(connection->get(), command.streams);
   if (const Status status = streams.EnsureWithin(kPatience.count()); !status.ok())
     return Fail(status);
+  const Status own = TryFor(kPatience, [&] { return streams.CheckHasOwnModels(); });
+  if (!own.ok()) return Fail(own);
   const ObjectStore store(connection->get(), kModelBucket);
-  bool is_new = false;
-  const std::string name = ModelObjectName(model, version);
-  const Status status = TryFor(kPatience, [&] { return store.Put(name, *input, &is_new); });
-  if (!status.ok()) return Fail(status);
-  std::printf("%s: %zu bytes%s\n", name.c_str(), (*input).size(),
-              is_new ? "" : ", which were there already");
-  return kOk;
+  const auto put = [&](const std::string& name, const std::string& bytes,
+                       const std::string& made_from) {
+    bool is_new = false;
+    const Status status =
+        TryFor(kPatience, [&] { return store.Put(name, bytes, made_from, &is_new); });
+    if (status.ok()) {
+      std::printf("%s: %zu bytes%s\n", name.c_str(), bytes.size(),
+                  is_new ? "" : ", which were there already");
+    }
+    return status;
+  };
+  // The model comes last: who hears of it finds what belongs to it.
+  for (const auto& [form, bytes] : forms) {
+    const Status status = put(CompiledObjectName(model, version, form), bytes, Sha256Bytes(*input));
+    if (!status.ok()) return Fail(status);
+  }
+  const Status status = put(ModelObjectName(model, version), *input, "");
+  return status.ok() ? kOk : Fail(status);
 }
 
 int RunList(const FleetCommand& command) {
@@ -204,15 +227,25 @@ int RunList(const FleetCommand& command) {
   for (const ObjectInfo& object : *objects) {
     const auto model = ParseModelObjectName(object.name);
     if (!model) continue;
+    // Those that were made from what is there now.
+    std::vector<std::string> forms;
+    for (const ObjectInfo& other : *objects) {
+      auto compiled = ParseCompiledObjectName(other.name);
+      if (compiled && compiled->model == *model && other.made_from == object.sha256) {
+        forms.push_back(std::move(compiled->form));
+      }
+    }
     if (command.json) {
       list.push_back({{"name", model->name},
                       {"version", model->version},
                       {"bytes", object.size},
-                      {"digest", Base64Url(object.sha256)}});
+                      {"digest", Base64Url(object.sha256)},
+                      {"forms", forms}});
     } else {
       std::printf("%-40s %4lld %12llu bytes\n", Printable(model->name).c_str(),
                   static_cast<long long>(model->version),
                   static_cast<unsigned long long>(object.size));
+      for (const std::string& form : forms) std::printf("    compiled for %s\n", form.c_str());
     }
   }
   if (command.json) {
@@ -233,21 +266,50 @@ int RunCopy(const FleetCommand& command, const std::string& from) {
   const FleetStreams streams(connection->get(), command.streams);
   if (const Status status = streams.EnsureWithin(kPatience.count()); !status.ok())
     return Fail(status);
+  const Status own = TryFor(kPatience, [&] { return streams.CheckHasOwnModels(); });
+  if (!own.ok()) return Fail(own);
   const ObjectStore there(source->get(), kModelBucket), here(connection->get(), kModelBucket);
   const auto objects = TryFor(kPatience, [&] { return there.List(kMaxObjects); });
   if (!objects.ok()) return Fail(objects.status());
   for (const ObjectInfo& object : *objects) {
-    if (!ParseModelObjectName(object.name)) continue;
+    if (!ParseModelObjectName(object.name) && !ParseCompiledObjectName(object.name)) continue;
     const auto known = here.Info(object.name);
-    if (known.ok() && known->sha256 == object.sha256) continue;
+    if (known.ok() && known->sha256 == object.sha256 && known->made_from == object.made_from) {
+      continue;
+    }
     const auto bytes =
         TryFor(kPatience, [&] { return there.Get(object, InferenceLimits().model_bytes); });
     if (!bytes.ok()) return Fail(bytes.status());
     bool is_new = false;
-    const Status status = TryFor(kPatience, [&] { return here.Put(object.name, *bytes, &is_new); });
+    const Status status =
+        TryFor(kPatience, [&] { return here.Put(object.name, *bytes, object.made_from, &is_new); });
     if (!status.ok()) return Fail(status);
     std::printf("%s: %zu bytes\n", Printable(object.name).c_str(), (*bytes).size());
   }
+  return kOk;
+}
+
+int RunMirror(const FleetCommand& command, const std::string& from) {
+  if (!IsDomain(from)) return Fail(kUsage, "'" + from + "' is no domain of JetStream");
+  const auto connection = Connect(command.connection, "atoll fleet models mirror", false);
+  if (!connection.ok()) return Fail(connection.status());
+  FleetCommand elsewhere = command;
+  elsewhere.connection.domain = from;
+  const auto source = Connect(elsewhere.connection, "atoll fleet models mirror", false);
+  if (!source.ok()) return Fail(source.status());
+  // The other ones, and the place of the one that becomes a mirror, are made where they are
+  // missing.
+  const FleetStreams streams(connection->get(), command.streams);
+  if (const Status status = streams.EnsureWithin(kPatience.count()); !status.ok())
+    return Fail(status);
+  // It has to be there.
+  const ObjectStore there(source->get(), kModelBucket);
+  const auto objects = TryFor(kPatience, [&] { return there.List(kMaxObjects); });
+  if (!objects.ok()) return Fail(objects.status());
+  const Status status = TryFor(kPatience, [&] { return streams.MirrorModels(from); });
+  if (!status.ok()) return Fail(status);
+  std::printf("the models here are those of '%s', of which there are %zu files\n", from.c_str(),
+              (*objects).size());
   return kOk;
 }
 

@@ -84,11 +84,14 @@ struct TopCommand {
 int RunTop(const TopCommand& command);
 int RunDrain(const FleetCommand& command, const std::string& worker);
 int RunSweep(const FleetCommand& command, bool once, const Signals& signals);
+// With what is compiled for each of the devices.
 int RunPut(const FleetCommand& command, const std::string& model, int64_t version,
-           const std::string& file);
+           const std::string& file, const std::vector<std::string>& devices);
 int RunList(const FleetCommand& command);
 // From the servers' JetStream of another domain.
 int RunCopy(const FleetCommand& command, const std::string& from);
+// The same by itself from now on.
+int RunMirror(const FleetCommand& command, const std::string& from);
 int RunPlace(const FleetCommand& command, const std::string& worker,
              const std::vector<std::string>& models, bool clears);
 

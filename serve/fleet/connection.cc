@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "serve/access/access.h"
+#include "serve/fleet/discovery.h"
 
 namespace atollserve {
 namespace {
@@ -163,6 +164,10 @@ void FleetConnection::OnError(natsConnection* connection, natsSubscription* subs
 Result<std::unique_ptr<FleetConnection>> FleetConnection::Connect(ConnectionOptions options,
                                                                   SayFunction say) {
   ATOLL_ASSIGN_OR_RETURN(const std::string token, ReadToken(options.token_file, kTokenVariable));
+  if (AreToBeFound(options.servers)) {
+    ATOLL_ASSIGN_OR_RETURN(options.servers, FindServers(options));
+    for (const std::string& server : options.servers) say("found " + server);
+  }
   bool all_local = false;
   ATOLL_RETURN_IF_ERROR(CheckOptions(options, !token.empty(), &all_local));
   std::unique_ptr<FleetConnection> made(new FleetConnection(std::move(say)));

@@ -24,8 +24,9 @@
 namespace atollserve {
 
 struct ConnectionOptions {
-  std::vector<std::string> servers = {"nats://127.0.0.1:4222"};  // or tls://HOST:PORT
-  std::string name;                                              // of this program, for people
+  // Or tls://HOST:PORT. One without a host, "tls://", is to be found (discovery.h).
+  std::vector<std::string> servers = {"nats://127.0.0.1:4222"};
+  std::string name;         // of this program, for people
   std::string token_file;   // else the environment variable ATOLL_NATS_TOKEN
   std::string credentials;  // file with a JWT and its seed
   std::string nkey;         // public key (U...), and
@@ -47,8 +48,8 @@ using SayFunction = std::function<void(const std::string& sentence)>;
 class FleetConnection {
  public:
   // kInvalidArgument: addresses, files; kPermissionDenied: the rule, or the server's; kNotFound: no
-  // server within the timeout. `say` gets what happens later: servers that go and come, what this
-  // user may not do.
+  // server within the timeout; errors of FindServers. `say` gets which were found, and what happens
+  // later: servers that go and come, what this user may not do.
   static atollrt::Result<std::unique_ptr<FleetConnection>> Connect(ConnectionOptions options,
                                                                    SayFunction say);
   ~FleetConnection();

@@ -13,6 +13,7 @@
 
 #include "atoll/runtime.h"
 #include "runtime/base/sha256.h"
+#include "serve/fleet/compiled_forms.h"
 #include "serve/fleet/subjects.h"
 
 namespace atollserve {
@@ -103,6 +104,7 @@ Status FleetWorker::LoadModels(int devices, int places) {
 void FleetWorker::KeepModels() {
   ModelKeeperOptions keeper;
   keeper.worker = options_.id;
+  keeper.form = FormOf(inference_->device(), inference_->device_details());
   keeper.cache = options_.cache;
   keeper.cache_bytes = options_.cache_bytes;
   keeper.limits = options_.limits;

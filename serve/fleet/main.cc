@@ -44,7 +44,7 @@ Examples:
   atoll fleet infer --model fashion ankle_boot.pgm
   atoll fleet run --model fashion --output results pictures/
   atoll fleet models put fashion fashion_int8.tflite --as 2
-  atoll fleet models copy --from hub
+  atoll fleet models mirror --from hub
   atoll fleet place fashion
   atoll worker --nats tls://hub.example:4222 --tls-ca ca.pem --credentials worker.creds
 docs/fleet.md has all of it.
@@ -57,7 +57,7 @@ void LogToStderr(AtollLogSeverity severity, const char* message, void*) {
 void AddConnection(CLI::App* app, ConnectionOptions* options) {
   app->add_option("--nats", options->servers,
                   "nats://HOST:PORT or tls://HOST:PORT of a server; repeatable, for those of a "
-                  "cluster")
+                  "cluster; nats:// and tls:// look for those that Avahi knows of")
       ->allow_extra_args(false)
       ->capture_default_str();
   app->add_option("--token-file", options->token_file, "file with the servers' token");
@@ -273,6 +273,7 @@ Command AddPut(CLI::App* models) {
     FleetCommand fleet;
     std::string name, file;
     int64_t version = 1;
+    std::vector<std::string> devices;
   };
   const auto options = std::make_shared<Options>();
   CLI::App* const put = models->add_subcommand("put", "store one, for workers to fetch");
@@ -283,8 +284,13 @@ Command AddPut(CLI::App* models) {
   put->add_option("--as", options->version, "the number of its version")
       ->check(CLI::Range(int64_t{1}, int64_t{999'999'999}))
       ->capture_default_str();
+  put->add_option("--compile-for", options->devices,
+                  "device, as of 'atoll run --device', for which it is compiled, too: workers with "
+                  "such a one need not; repeatable")
+      ->allow_extra_args(false);
   return {put, [options](const Signals&) {
-            return RunPut(options->fleet, options->name, options->version, options->file);
+            return RunPut(options->fleet, options->name, options->version, options->file,
+                          options->devices);
           }};
 }
 
@@ -303,6 +309,16 @@ Command AddCopy(CLI::App* models) {
   AddConnection(copy, &fleet->connection);
   copy->add_option("--from", *from, "its domain of JetStream")->required();
   return {copy, [=](const Signals&) { return RunCopy(*fleet, *from); }};
+}
+
+Command AddMirror(CLI::App* models) {
+  const auto fleet = std::make_shared<FleetCommand>();
+  const auto from = std::make_shared<std::string>();
+  CLI::App* const mirror = models->add_subcommand(
+      "mirror", "have those of another site, from now on and also while the link to it is cut");
+  AddConnection(mirror, &fleet->connection);
+  mirror->add_option("--from", *from, "its domain of JetStream")->required();
+  return {mirror, [=](const Signals&) { return RunMirror(*fleet, *from); }};
 }
 
 Command AddPlace(CLI::App* app) {
@@ -334,7 +350,7 @@ std::vector<Command> AddCommands(CLI::App* app) {
                                    AddTop(app),    AddDrain(app), AddSweep(app)};
   CLI::App* const models = app->add_subcommand("models", "the fleet's models");
   models->require_subcommand(1);
-  for (const auto add : {AddPut, AddList, AddCopy}) commands.push_back(add(models));
+  for (const auto add : {AddPut, AddList, AddCopy, AddMirror}) commands.push_back(add(models));
   commands.push_back(AddPlace(app));
   return commands;
 }

@@ -19,6 +19,8 @@ using atollrt::StatusCode;
 constexpr size_t kChunkBytes = 128 << 10;
 constexpr size_t kMaxNameBytes = 1000;
 
+}  // namespace
+
 std::string Sha256Bytes(std::string_view bytes) {
   const std::string hex = atollrt::Sha256Hex(bytes.data(), bytes.size());
   std::string digest;
@@ -28,8 +30,6 @@ std::string Sha256Bytes(std::string_view bytes) {
   }
   return digest;
 }
-
-}  // namespace
 
 std::string ObjectStore::MetaSubject(const std::string& name) const {
   return "$O." + bucket_ + ".M." + Base64Url(name);
@@ -54,7 +54,8 @@ Result<ObjectInfo> ObjectStore::Info(const std::string& name) const {
   return info;
 }
 
-Status ObjectStore::Put(const std::string& name, std::string_view bytes, bool* is_new) const {
+Status ObjectStore::Put(const std::string& name, std::string_view bytes,
+                        const std::string& made_from, bool* is_new) const {
   if (name.empty() || name.size() > kMaxNameBytes) {
     return atollrt::InvalidArgument("the name of an object has %zu bytes; 1 to %zu", name.size(),
                                     kMaxNameBytes);
@@ -64,9 +65,11 @@ Status ObjectStore::Put(const std::string& name, std::string_view bytes, bool* i
                      .size = bytes.size(),
                      .chunks = (bytes.size() + kChunkBytes - 1) / kChunkBytes,
                      .sha256 = Sha256Bytes(bytes),
+                     .made_from = made_from,
                      .deleted = false};
   const Result<ObjectInfo> before = Info(name);
-  *is_new = !before.ok() || before->sha256 != info.sha256 || before->size != info.size;
+  *is_new = !before.ok() || before->sha256 != info.sha256 || before->size != info.size ||
+            before->made_from != made_from;
   if (!*is_new) return {};
   const std::string chunks = ChunkSubject(info.nuid);
   const auto purge = [&](const std::string& subject) {

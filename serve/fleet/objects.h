@@ -23,7 +23,9 @@ class ObjectStore {
       : connection_(connection), bucket_(std::move(bucket)) {}
 
   // Stores `bytes`, unless the object of that name has the same already: then `*is_new` is false.
-  atollrt::Status Put(const std::string& name, std::string_view bytes, bool* is_new) const;
+  // `made_from`: the SHA-256 of what they were compiled from, or "".
+  atollrt::Status Put(const std::string& name, std::string_view bytes, const std::string& made_from,
+                      bool* is_new) const;
   // kNotFound, also of one that was deleted.
   atollrt::Result<ObjectInfo> Info(const std::string& name) const;
   // kResourceExhausted above `max_bytes`; kCorruptModel unless size and digest are right; kNotFound
@@ -41,5 +43,8 @@ class ObjectStore {
   const FleetConnection* const connection_;
   const std::string bucket_;
 };
+
+// Of some bytes, as 32 bytes.
+std::string Sha256Bytes(std::string_view bytes);
 
 }  // namespace atollserve

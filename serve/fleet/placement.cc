@@ -13,6 +13,7 @@ namespace {
 using atollrt::NotFound;
 using atollrt::Result;
 using atollrt::Status;
+using atollrt::StatusCode;
 
 constexpr auto kLookEvery = std::chrono::seconds(5);
 // After a hint: what it was about may not be there yet when it is heard.
@@ -134,6 +135,25 @@ Result<std::string> ModelKeeper::FetchFile(const ObjectInfo& info) const {
   return bytes;
 }
 
+Status ModelKeeper::LoadFile(const PlacedModel& model, const ObjectInfo& info) {
+  ATOLL_ASSIGN_OR_RETURN(std::string bytes, FetchFile(info));
+  ModelUpload upload;
+  upload.files[std::to_string(model.version) + "/model.tflite"] = std::move(bytes);
+  return inference_->Load(model.name, std::move(upload));
+}
+
+Result<bool> ModelKeeper::LoadCompiled(const PlacedModel& model, const ObjectInfo& original) {
+  if (options_.form.empty()) return false;
+  const auto info = store_.Info(CompiledObjectName(model.name, model.version, options_.form));
+  if (info.status().code() == StatusCode::kNotFound) return false;
+  if (!info.ok()) return info.status();
+  if (info->made_from != original.sha256) {
+    return atollrt::InvalidArgument("it was made from another file than the model's");
+  }
+  ATOLL_RETURN_IF_ERROR(LoadFile(model, *info));
+  return true;
+}
+
 Status ModelKeeper::Load(const PlacedModel& model) {
   if (options_.others.contains(model.name)) {
     return atollrt::InvalidArgument("model '%s' is one of the worker's own (--model)",
@@ -152,16 +172,22 @@ Status ModelKeeper::Load(const PlacedModel& model) {
       return {};
     }
   }
-  ATOLL_ASSIGN_OR_RETURN(std::string bytes, FetchFile(info));
-  ModelUpload upload;
-  upload.files[std::to_string(version) + "/model.tflite"] = std::move(bytes);
-  ATOLL_RETURN_IF_ERROR(inference_->Load(model.name, std::move(upload)));
+  const PlacedModel numbered = {.name = model.name, .version = version};
+  const Result<bool> compiled = LoadCompiled(numbered, info);
+  const bool is_compiled = compiled.ok() && *compiled;
+  if (!is_compiled) ATOLL_RETURN_IF_ERROR(LoadFile(numbered, info));
   {
     const std::lock_guard lock(mutex_);
     digests_[model.name] = digest;
   }
-  connection_->Say("model '" + model.name + "', version " + std::to_string(version) +
-                   ", is loaded");
+  std::string sentence =
+      "model '" + model.name + "', version " + std::to_string(version) + ", is loaded";
+  if (is_compiled) sentence += ", compiled for " + options_.form;
+  if (!compiled.ok()) {
+    sentence +=
+        "; what was compiled for " + options_.form + " is not used: " + compiled.status().message();
+  }
+  connection_->Say(sentence);
   options_.serving(model.name);
   return {};
 }

@@ -3,8 +3,9 @@
 // ModelKeeper: has the models that a worker shall have: what the key of its id, or else the key
 // `default`, of the bucket atoll_placement names, of the versions that the bucket atoll_models has.
 // A model whose file has the same SHA-256 as the one that is loaded is not fetched; one that was
-// fetched before comes from a folder, if there is one. What is fetched is hostile: it is checked as
-// what clients upload to a server, with the same limits.
+// fetched before comes from a folder, if there is one. Where the bucket has the model compiled for
+// the worker's device, that is what it loads, unless something is wrong with it. What is fetched is
+// hostile: it is checked as what clients upload to a server, with the same limits.
 #pragma once
 
 #include <condition_variable>
@@ -31,6 +32,7 @@ namespace atollserve {
 
 struct ModelKeeperOptions {
   std::string worker;
+  std::string form;              // of its device (compiled_forms.h); ""
   std::string cache;             // folder of a ModelCache; "": none
   uint64_t cache_bytes = 0;      // that it has at most
   std::set<std::string> others;  // models that are none of its business
@@ -58,6 +60,9 @@ class ModelKeeper {
   atollrt::Result<std::vector<PlacedModel>> Wanted() const;
   atollrt::Result<ObjectInfo> Find(const PlacedModel& model) const;
   atollrt::Status Load(const PlacedModel& model);
+  // `model` has the version that it stands for. False: there is no form for the device.
+  atollrt::Result<bool> LoadCompiled(const PlacedModel& model, const ObjectInfo& original);
+  atollrt::Status LoadFile(const PlacedModel& model, const ObjectInfo& info);
   atollrt::Result<std::string> FetchFile(const ObjectInfo& info) const;
 
   const FleetConnection* const connection_;

@@ -22,7 +22,20 @@ constexpr size_t kMaxModels = 1000;
 constexpr size_t kMaxTensors = 1000;
 constexpr std::string_view kDigestPrefix = "SHA-256=";
 constexpr size_t kDigestBytes = 32;
+constexpr const char* kMadeFromHeader = "Atoll-Made-From";
 constexpr std::string_view kModelFile = "model.tflite";
+constexpr std::string_view kModelEnding = ".tflite";
+constexpr size_t kMaxFormBytes = 100;
+
+std::string DigestText(std::string_view sha256) {
+  return std::string(kDigestPrefix) + Base64Url(sha256);
+}
+std::optional<std::string> ParseDigest(std::string_view text) {
+  if (!text.starts_with(kDigestPrefix)) return std::nullopt;
+  auto sha256 = DecodeBase64Url(text.substr(kDigestPrefix.size()));
+  if (!sha256 || sha256->size() != kDigestBytes) return std::nullopt;
+  return sha256;
+}
 
 Result<Json> ParseRecord(std::string_view json, const char* what) {
   if (json.size() > kMaxRecordBytes) {
@@ -281,16 +294,38 @@ std::string ObjectJson(std::string_view bucket, const ObjectInfo& info, size_t c
   std::tm utc = {};
   if (gmtime_r(&now, &utc) != nullptr)
     std::strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return DumpJson({{"name", info.name},
-                   {"options", {{"max_chunk_size", chunk_bytes}}},
-                   {"bucket", std::string(bucket)},
-                   {"nuid", info.nuid},
-                   {"size", info.size},
-                   {"mtime", std::string(time)},
-                   {"chunks", info.chunks},
-                   {"digest", std::string(kDigestPrefix) + Base64Url(info.sha256)},
-                   {"deleted", info.deleted}});
+  Json json = {{"name", info.name},
+               {"options", {{"max_chunk_size", chunk_bytes}}},
+               {"bucket", std::string(bucket)},
+               {"nuid", info.nuid},
+               {"size", info.size},
+               {"mtime", std::string(time)},
+               {"chunks", info.chunks},
+               {"digest", DigestText(info.sha256)},
+               {"deleted", info.deleted}};
+  if (!info.made_from.empty()) {
+    json["headers"] = {{kMadeFromHeader, Json::array({DigestText(info.made_from)})}};
+  }
+  return DumpJson(json);
 }
+
+namespace {
+
+// Of an object's headers, each of which has a list of values.
+Result<std::string> MadeFrom(const Json& object, const char* what) {
+  const auto headers = object.find("headers");
+  if (headers == object.end() || !headers->is_object()) return std::string();
+  const auto found = headers->find(kMadeFromHeader);
+  if (found == headers->end()) return std::string();
+  std::optional<std::string> sha256;
+  if (found->is_array() && found->size() == 1 && found->front().is_string()) {
+    sha256 = ParseDigest(found->front().get<std::string>());
+  }
+  if (!sha256) return InvalidArgument("%s: '%s' is no digest", what, kMadeFromHeader);
+  return *std::move(sha256);
+}
+
+}  // namespace
 
 Result<ObjectInfo> ParseObject(std::string_view text) {
   constexpr const char* kWhat = "what is known of an object";
@@ -316,30 +351,62 @@ Result<ObjectInfo> ParseObject(std::string_view text) {
   if (!is_token) return InvalidArgument("%s: its nuid is no part of a subject", kWhat);
   if (info.deleted) return info;
   if (info.nuid.empty() && info.size > 0) return InvalidArgument("%s: it has no chunks", kWhat);
-  std::optional<std::string> sha256;
-  if (digest.starts_with(kDigestPrefix)) {
-    sha256 = DecodeBase64Url(std::string_view(digest).substr(kDigestPrefix.size()));
-  }
-  if (!sha256 || sha256->size() != kDigestBytes) {
-    return InvalidArgument("%s: its digest is none of SHA-256", kWhat);
-  }
+  auto sha256 = ParseDigest(digest);
+  if (!sha256) return InvalidArgument("%s: its digest is none of SHA-256", kWhat);
   info.sha256 = *std::move(sha256);
+  ATOLL_ASSIGN_OR_RETURN(info.made_from, MadeFrom(json, kWhat));
   return info;
 }
 
+namespace {
+
+// "M/V/FILE"
+struct FileOfModel {
+  PlacedModel model;
+  std::string_view file;
+};
+std::optional<FileOfModel> ParseFileOfModel(std::string_view name) {
+  const size_t slash = name.find('/');
+  const size_t second = slash == std::string_view::npos ? slash : name.find('/', slash + 1);
+  if (second == std::string_view::npos) return std::nullopt;
+  const auto version = ParseVersion(name.substr(slash + 1, second - slash - 1));
+  if (!version || !IsFleetModelName(name.substr(0, slash))) return std::nullopt;
+  return FileOfModel{.model = {.name = std::string(name.substr(0, slash)), .version = *version},
+                     .file = name.substr(second + 1)};
+}
+
+std::string FileName(std::string_view model, int64_t version, std::string_view file) {
+  return std::string(model) + "/" + std::to_string(version) + "/" + std::string(file);
+}
+
+}  // namespace
+
 std::string ModelObjectName(std::string_view model, int64_t version) {
-  return std::string(model) + "/" + std::to_string(version) + "/" + std::string(kModelFile);
+  return FileName(model, version, kModelFile);
 }
 
 std::optional<PlacedModel> ParseModelObjectName(std::string_view name) {
-  const size_t slash = name.find('/');
-  const size_t second = slash == std::string_view::npos ? slash : name.find('/', slash + 1);
-  if (second == std::string_view::npos || name.substr(second + 1) != kModelFile) {
+  const auto parsed = ParseFileOfModel(name);
+  if (!parsed || parsed->file != kModelFile) return std::nullopt;
+  return parsed->model;
+}
+
+std::string CompiledObjectName(std::string_view model, int64_t version, std::string_view form) {
+  return FileName(model, version, std::string(form) + std::string(kModelEnding));
+}
+
+std::optional<CompiledObject> ParseCompiledObjectName(std::string_view name) {
+  const auto parsed = ParseFileOfModel(name);
+  if (!parsed || parsed->file == kModelFile || !parsed->file.ends_with(kModelEnding)) {
     return std::nullopt;
   }
-  const auto version = ParseVersion(name.substr(slash + 1, second - slash - 1));
-  if (!version || !IsFleetModelName(name.substr(0, slash))) return std::nullopt;
-  return PlacedModel{.name = std::string(name.substr(0, slash)), .version = *version};
+  const std::string_view form = parsed->file.substr(0, parsed->file.size() - kModelEnding.size());
+  const bool is_form = !form.empty() && form.size() <= kMaxFormBytes &&
+                       std::all_of(form.begin(), form.end(), [](char c) {
+                         return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+                       });
+  if (!is_form) return std::nullopt;
+  return CompiledObject{.model = parsed->model, .form = std::string(form)};
 }
 
 }  // namespace atollserve

@@ -88,7 +88,8 @@ struct ObjectInfo {
   std::string nuid;  // its chunks are at $O.BUCKET.C.NUID
   uint64_t size = 0;
   uint64_t chunks = 0;
-  std::string sha256;  // 32 bytes
+  std::string sha256;          // 32 bytes
+  std::string made_from = {};  // of what it was compiled from, likewise; "": of nothing
   bool deleted = false;
 };
 std::string ObjectJson(std::string_view bucket, const ObjectInfo& info, size_t chunk_bytes);
@@ -97,5 +98,12 @@ atollrt::Result<ObjectInfo> ParseObject(std::string_view json);
 // "M/V/model.tflite"
 std::string ModelObjectName(std::string_view model, int64_t version);
 std::optional<PlacedModel> ParseModelObjectName(std::string_view name);
+// "M/V/FORM.tflite" (compiled_forms.h)
+std::string CompiledObjectName(std::string_view model, int64_t version, std::string_view form);
+struct CompiledObject {
+  PlacedModel model;
+  std::string form;  // 1 to 100 small letters, digits and '-', but not "model"
+};
+std::optional<CompiledObject> ParseCompiledObjectName(std::string_view name);
 
 }  // namespace atollserve

@@ -6,6 +6,7 @@
 namespace atollserve {
 namespace {
 
+using atollrt::Result;
 using atollrt::Status;
 using atollrt::StatusCode;
 
@@ -16,6 +17,20 @@ constexpr int64_t kResultAge = 7 * 24 * kHour;
 constexpr int64_t kDuplicateWindow = 120 * kSecond;
 constexpr int64_t kMaxAckPending = 1000;
 constexpr int64_t kWorkerAge = 10 * kSecond;
+
+std::string ModelStreamName() { return std::string("OBJ_") + kModelBucket; }
+
+// Without what comes there.
+jsStreamConfig ModelBucketConfig(const char* name) {
+  jsStreamConfig config;
+  jsStreamConfig_Init(&config);
+  config.Name = name;
+  config.Description = "models";
+  config.Discard = js_DiscardNew;
+  config.AllowRollup = true;
+  config.AllowDirect = true;
+  return config;
+}
 
 }  // namespace
 
@@ -100,20 +115,66 @@ Status FleetStreams::Ensure() const {
   ATOLL_RETURN_IF_ERROR(bucket(kPlacementBucket, "which models workers have", js_FileStorage, 0));
   ATOLL_RETURN_IF_ERROR(
       bucket(kWorkerBucket, "what workers say of themselves", js_MemoryStorage, kWorkerAge));
-  jsStreamConfig models;
-  jsStreamConfig_Init(&models);
-  const std::string stream = std::string("OBJ_") + kModelBucket;
+  const std::string stream = ModelStreamName();
+  jsStreamConfig models = ModelBucketConfig(stream.c_str());
   const std::string chunks = std::string("$O.") + kModelBucket + ".C.>";
   const std::string metas = std::string("$O.") + kModelBucket + ".M.>";
   const char* subjects[] = {chunks.c_str(), metas.c_str()};
-  models.Name = stream.c_str();
-  models.Description = "models";
   models.Subjects = subjects;
   models.SubjectsLen = 2;
-  models.Discard = js_DiscardNew;
-  models.AllowRollup = true;
-  models.AllowDirect = true;
   return EnsureStream(&models);
+}
+
+Result<NatsPtr<jsStreamInfo>> FleetStreams::ModelStream() const {
+  NatsPtr<jsStreamInfo> info;
+  jsErrCode error = static_cast<jsErrCode>(0);
+  const natsStatus status = js_GetStreamInfo(NatsOut(&info), connection_->jetstream(),
+                                             ModelStreamName().c_str(), nullptr, &error);
+  if (status != NATS_OK && error != JSStreamNotFoundErr) {
+    return NatsStatus(status, "stream " + ModelStreamName(), error);
+  }
+  return info;
+}
+
+Status FleetStreams::CheckHasOwnModels() const {
+  ATOLL_ASSIGN_OR_RETURN(const NatsPtr<jsStreamInfo> info, ModelStream());
+  if (info == nullptr || info->Config->Mirror == nullptr) return {};
+  const jsExternalStream* const from = info->Config->Mirror->External;
+  return atollrt::InvalidArgument(
+      "the models here are a mirror of those of %s; store them there",
+      from == nullptr || from->APIPrefix == nullptr ? "another stream" : from->APIPrefix);
+}
+
+Status FleetStreams::MirrorModels(const std::string& domain) const {
+  const std::string name = ModelStreamName(), api = "$JS." + domain + ".API";
+  ATOLL_ASSIGN_OR_RETURN(const NatsPtr<jsStreamInfo> before, ModelStream());
+  jsErrCode error = static_cast<jsErrCode>(0);
+  if (before != nullptr) {
+    const jsStreamSource* const mirror = before->Config->Mirror;
+    if (mirror != nullptr && mirror->External != nullptr &&
+        mirror->External->APIPrefix != nullptr && api == mirror->External->APIPrefix) {
+      return {};
+    }
+    if (mirror != nullptr || before->State.Msgs > 0) {
+      return atollrt::InvalidArgument(
+          "there are models here already, so that the bucket cannot become a mirror");
+    }
+    // As workers make it where there is none.
+    const natsStatus status =
+        js_DeleteStream(connection_->jetstream(), name.c_str(), nullptr, &error);
+    if (status != NATS_OK) return NatsStatus(status, "stream " + name, error);
+  }
+  jsExternalStream external = {.APIPrefix = api.c_str(), .DeliverPrefix = ""};
+  jsStreamSource source = {};
+  source.Name = name.c_str();
+  source.External = &external;
+  jsStreamConfig models = ModelBucketConfig(name.c_str());
+  models.Mirror = &source;
+  ATOLL_RETURN_IF_ERROR(EnsureStream(&models));
+  ATOLL_ASSIGN_OR_RETURN(const NatsPtr<jsStreamInfo> after, ModelStream());
+  if (after != nullptr && after->Config->Mirror != nullptr) return {};
+  // A worker was faster.
+  return atollrt::NotFound("the bucket was made again by somebody else");
 }
 
 Status FleetStreams::EnsureWithin(int64_t timeout_ms) const {

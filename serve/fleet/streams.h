@@ -42,11 +42,20 @@ class FleetStreams {
   // The same until it succeeds or `timeout_ms` have passed.
   atollrt::Status EnsureWithin(int64_t timeout_ms) const;
 
+  // Makes the bucket of models a mirror of that of another JetStream `domain`: what is stored there
+  // comes here by itself, and stays here while the link is cut. In the place of one that has
+  // nothing; kInvalidArgument of one that has models of its own.
+  atollrt::Status MirrorModels(const std::string& domain) const;
+  // kInvalidArgument, with where it is, if models are stored in another domain than this one.
+  atollrt::Status CheckHasOwnModels() const;
+
   // A bucket of keys and values, or of models, which must be there.
   atollrt::Result<NatsPtr<kvStore>> OpenBucket(const char* name) const;
 
  private:
   atollrt::Status EnsureStream(jsStreamConfig* config) const;
+  // The stream of the bucket of models; null: there is none.
+  atollrt::Result<NatsPtr<jsStreamInfo>> ModelStream() const;
 
   const FleetConnection* const connection_;
   const StreamOptions options_;

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kJobIdBytes = 16;
 constexpr size_t kJobIdCharacters = 22;
 constexpr size_t kMaxTokenBytes = 200;
-constexpr size_t kMaxWorkerIdBytes = 64;
+constexpr size_t kMaxPlainNameBytes = 64;
 constexpr std::string_view kAlphabet =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 constexpr std::string_view kHex = "0123456789ABCDEF";
@@ -74,10 +74,12 @@ bool IsFleetModelName(std::string_view name) {
   return IsModelName(name) && EncodeToken(name).size() <= kMaxTokenBytes;
 }
 
-bool IsWorkerId(std::string_view id) {
-  return !id.empty() && id.size() <= kMaxWorkerIdBytes && id != kDefaultPlacement &&
-         std::all_of(id.begin(), id.end(), IsPlain);
+bool IsDomain(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxPlainNameBytes &&
+         std::all_of(name.begin(), name.end(), IsPlain);
 }
+
+bool IsWorkerId(std::string_view id) { return IsDomain(id) && id != kDefaultPlacement; }
 
 std::string MakeWorkerId(std::string_view host) {
   std::string id(host.substr(0, 40));

@@ -31,7 +31,9 @@ std::optional<std::string> DecodeToken(std::string_view token);
 // A model's name whose token is short enough for the name of a consumer.
 bool IsFleetModelName(std::string_view name);
 
-// 1 to 64 letters, digits, '-' and '_', but not "default".
+// Of JetStream on some servers: 1 to 64 letters, digits, '-' and '_'.
+bool IsDomain(std::string_view name);
+// The same, but not "default".
 bool IsWorkerId(std::string_view id);
 // What this computer calls itself, made a worker's id, with something random behind it.
 std::string MakeWorkerId(std::string_view host);

@@ -254,6 +254,14 @@ class Server : public InferenceServer {
 
   ModelControl control() const override { return options_.control; }
   AtollDeviceInfo device() const override { return device_; }
+  AtollDeviceDetails device_details() const override {
+    AtollDeviceDetails details = {};
+    details.family = "";
+    if (delegate_.get() != nullptr) {
+      (void)AtollDelegateGetDeviceDetails(delegate_.get(), &details);
+    }
+    return details;
+  }
   AtollDeviceHealth device_health() const override {
     AtollDeviceHealth health = {};
     if (delegate_.get() != nullptr) (void)AtollDelegateGetDeviceHealth(delegate_.get(), &health);

@@ -246,6 +246,7 @@ class InferenceServer {
 
   // The device that all models run on. Strings live as long as the server.
   virtual AtollDeviceInfo device() const = 0;
+  virtual AtollDeviceDetails device_details() const = 0;
   virtual AtollDeviceHealth device_health() const = 0;
   virtual bool device_emulated() const = 0;
 

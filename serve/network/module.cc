@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What libatoll finds in libatoll-grpc.so (driver/network_module.h).
-#include <netdb.h>
-
 #include <string>
 #include <vector>
 
@@ -12,21 +10,12 @@
 
 namespace {
 
-// Whether this computer's resolver finds a name: those in .local take a plug-in of it.
-bool IsKnown(const std::string& host) {
-  addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), nullptr, nullptr, &found) != 0) return false;
-  freeaddrinfo(found);
-  return true;
-}
-
 atollrt::Result<std::vector<atollrt::NetworkHost>> BrowseHosts(atollrt::Deadline deadline) {
-  ATOLL_ASSIGN_OR_RETURN(const auto services, atollserve::Browse(deadline));
+  ATOLL_ASSIGN_OR_RETURN(const auto services,
+                         atollserve::Browse(atollserve::kDeviceService, deadline));
   std::vector<atollrt::NetworkHost> hosts;
   for (const atollserve::AnnouncedService& service : services) {
-    const std::string& where = IsKnown(service.host) ? service.host : service.address;
-    hosts.push_back({.address = where + ":" + std::to_string(service.port),
-                     .description = service.description});
+    hosts.push_back({.address = service.where, .description = service.description});
   }
   return hosts;
 }

@@ -97,6 +97,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       if (const auto object = ParseObject(text); object.ok()) {
         ATOLL_CHECK(object->nuid.find_first_of(".*> ") == std::string::npos);
         ATOLL_CHECK(object->deleted || object->sha256.size() == 32);
+        ATOLL_CHECK(object->made_from.empty() || object->made_from.size() == 32);
+        const auto model = ParseModelObjectName(object->name);
+        const auto compiled = ParseCompiledObjectName(object->name);
+        ATOLL_CHECK(!model || !compiled);
+        if (compiled) {
+          const PlacedModel& of = compiled->model;
+          ATOLL_CHECK(CompiledObjectName(of.name, of.version, compiled->form) == object->name);
+        }
       }
       break;
     case 's':

@@ -20,6 +20,7 @@ import unittest
 
 from atoll_command import (COMMAND, EMULATOR, FASHION_DATA, FASHION_LABELS, FASHION_MODEL, SHARED,
                            SOURCE, CommandTest, absent, need, run)
+from avahi_network import in_a_network, need_a_network
 
 SERVE = os.environ["ATOLL_SERVE"]
 SCENES_MODEL = SOURCE / "models/scenes/scenes_int8.tflite"
@@ -390,61 +391,16 @@ class Names(NetworkTest):
         self.assertIn("libatoll-grpc", done.stderr)
 
 
-BUS = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
- "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
-<busconfig><type>custom</type><listen>unix:path={folder}/bus</listen><auth>EXTERNAL</auth>
-<policy context="default"><allow send_destination="*" eavesdrop="true"/>
-<allow eavesdrop="true"/><allow own="*"/></policy></busconfig>"""
-AVAHI = """[server]
-host-name=atoll-test
-use-ipv4=yes
-use-ipv6=no
-allow-interfaces=lo
-[publish]
-publish-workstation=no
-"""
-# In a network of its own, whose only interface is the loopback.
-IN_A_NETWORK = """set -e
-ip link set lo up multicast on
-mount -t tmpfs none /run
-mkdir /run/avahi-daemon
-cd {folder}
-dbus-daemon --config-file=bus.conf --nofork --nopidfile 2>bus.log &
-until [ -e bus ]; do sleep 0.05; done
-export DBUS_SYSTEM_BUS_ADDRESS=unix:path={folder}/bus
-avahi-daemon -f avahi.conf --no-drop-root --no-chroot --no-rlimits --no-proc-title >avahi.log 2>&1 &
-until grep -q "startup complete" avahi.log; do sleep 0.05; done
-"$@" < /dev/null
-"""
-
-
 class Found(NetworkTest):
     """By DNS-SD: `atoll serve --announce` and `--device grpc://`."""
 
     def setUp(self):
         super().setUp()
-        tools = ("unshare", "ip", "dbus-daemon", "avahi-daemon")
-        absent = [tool for tool in tools if not shutil.which(tool, path=os.environ["PATH"] +
-                                                             ":/usr/sbin:/sbin")]
-        what = absent[0] if absent else ""
-        if not what and subprocess.run(["unshare", "--net", "--mount", "--pid", "--fork", "true"],
-                                       capture_output=True, check=False).returncode != 0:
-            what = "the right to make namespaces"
-        if what:
-            print(f"ATOLL-SKIPPED: {what} is absent")
-            sys.exit(0)
+        need_a_network()
 
     def in_a_network(self, code):
         """What a program of Python says that runs where nobody else announces anything."""
-        (self.directory / "bus.conf").write_text(BUS.format(folder=self.directory))
-        (self.directory / "avahi.conf").write_text(AVAHI)
-        script = IN_A_NETWORK.format(folder=self.directory)
-        done = subprocess.run(
-            ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "bash", "-c", script,
-             "bash", sys.executable, "-c", code],
-            capture_output=True, text=True, timeout=LONG, check=False,
-            env={**os.environ, "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"})
-        logs = "".join(path.read_text() for path in self.directory.glob("*.log"))
+        done, logs = in_a_network(self.directory, code, LONG)
         self.assertEqual(done.returncode, 0, done.stderr + logs)
         return done.stdout
 

@@ -101,12 +101,22 @@ async function main() {
   const model = fs.readFileSync(fashion);
   await objects.putBlob({ name: 'fashion/1/model.tflite' }, model);
   const crops = path.join(source, 'models/crops/crops_int8.tflite');
-  run(process.env.ATOLL_FLEET, 'models', 'put', '--nats', url, 'crops', crops, '--as', '2');
+  run(process.env.ATOLL_FLEET, 'models', 'put', '--nats', url, 'crops', crops, '--as', '2', '--compile-for', 'emu');
   const got = await objects.getBlob('crops/2/model.tflite');
   assert(Buffer.from(got).equals(fs.readFileSync(crops)), 'crops came back as it was');
   const names = [];
-  for await (const info of await objects.list()) names.push(info.name);
-  assert.deepStrictEqual(names.sort(), ['crops/2/model.tflite', 'fashion/1/model.tflite']);
+  for await (const info of await objects.list()) {
+    if (!/^crops\/2\/atoll-1-[-0-9x]+isa\d+\.tflite$/.test(info.name)) {
+      names.push(info.name);
+      continue;
+    }
+    // Of which bytes it was made.
+    const digest = crypto.createHash('sha256').update(fs.readFileSync(crops)).digest('base64url');
+    const { headers } = await objects.info(info.name);
+    assert.deepStrictEqual(headers.values('Atoll-Made-From'), [`SHA-256=${digest}=`]);
+    names.push('compiled');
+  }
+  assert.deepStrictEqual(names.sort(), ['compiled', 'crops/2/model.tflite', 'fashion/1/model.tflite']);
   const placements = await new Kvm(js).open('atoll_placement');
   await placements.put('default', JSON.stringify(['fashion']));
 

@@ -29,6 +29,7 @@ from absent import absent  # noqa: E402
 from fleet_testing import (BOOT, FASHION_MODEL, FLEET, LENGTH, LONG, SHARED, SIMPLE, SOURCE, Client, FleetTest,
                            PortTaken, check_nats, eventually, fleet, free_ports, job_id, pixels, run,
                            start_nats)
+from avahi_network import in_a_network, need_a_network  # noqa: E402
 
 SCENES = SOURCE / "models/scenes/scenes_int8.tflite"
 # Milliseconds, of tests in which nothing may be late whatever else the computer does.
@@ -774,6 +775,73 @@ class Fleet(FleetTest):
         self.assertEqual((a.stop(), b.stop()), (0, 0))
         self.assertEqual(self.status(server), [])
 
+    def test_compiled_forms(self):
+        """A worker has what is compiled for its device, if it was made from the model and is what was
+        stored; any other one the model. The bytes are the same."""
+        server = self.server()
+        words = ["--nats", server.url]
+        emu = self.worker(server, "--device", "emu", id="emu")
+        cpu = self.worker(server, "--device", "cpu", id="cpu")
+        done = self.succeed("models", "put", *words, "fashion", FASHION_MODEL, "--compile-for", "emu")
+        found = re.match(r"fashion/1/(atoll-1-64x64-\d+-\d+-isa\d+)\.tflite: \d+ bytes\n"
+                         r"fashion/1/model\.tflite: \d+ bytes\n$", done.stdout)
+        self.assertTrue(found, done.stdout)
+        form = found[1]
+        done = self.succeed("models", "put", *words, "fashion", FASHION_MODEL, "--compile-for", "emu")
+        self.assertEqual(done.stdout.count("there already"), 2)
+        self.succeed("place", *words, "fashion")
+        client = self.client(server)
+        data = pixels(1)
+        wanted = {"probabilities": self.expected(FASHION_MODEL, [data])[0]}
+        digest = hashlib.sha256(FASHION_MODEL.read_bytes()).hexdigest()
+
+        def check(version):
+            # It is the same model, however it is loaded.
+            has = [(version, digest)] * 2
+            eventually(lambda: [(m["version"], m["sha256"]) for one in self.status(server)
+                                for m in one["models"]] == has, "both have it")
+            for worker in ("emu", "cpu"):
+                self.assertEqual(client.request(f"atoll.infer.fashion.{worker}", data, RAW).outputs(), wanted)
+        check("1")
+        self.assertIn(f"version 1, is loaded, compiled for {form}\n", emu.stderr())
+        self.assertIn("version 1, is loaded\n", cpu.stderr())
+        listed, = json.loads(self.succeed("models", "list", *words, "--json").stdout)["models"]
+        self.assertEqual(listed["forms"], [form])
+        self.assertIn(f"compiled for {form}", self.succeed("models", "list", *words).stdout)
+        # What somebody else has stored under that name.
+        def text(raw):
+            return "SHA-256=" + base64.urlsafe_b64encode(raw).decode()
+        right = text(hashlib.sha256(FASHION_MODEL.read_bytes()).digest())
+        path = self.folder / "compiled.tflite"
+        self.assertEqual(run("compile", FASHION_MODEL, "-o", path, "--device", "emu").code, 0)
+        good = path.read_bytes()
+        for version, (made_from, body, says) in enumerate((
+                (text(hashlib.sha256(b"other").digest()), good, "made from another file"),
+                (None, good, "made from another file"),
+                (5, good, "'Atoll-Made-From' is no digest"),
+                (right, good[:len(good) // 2], "is not used: "),
+                (right, good.replace(b"ATLP", b"ATLQ"), "is not used: "),
+                (right, FASHION_MODEL.read_bytes()[:100], "is not used: ")), 2):
+            name, nuid = f"fashion/{version}/{form}.tflite", f"N{version}"
+            for at in range(0, len(body), 1 << 17):
+                client.put(f"$O.atoll_models.C.{nuid}", body[at:at + (1 << 17)])
+            client.put(f"$O.atoll_models.M.{base64.urlsafe_b64encode(name.encode()).decode()}", json.dumps(
+                {"name": name, "nuid": nuid, "size": len(body), "chunks": 1,
+                 "digest": text(hashlib.sha256(body).digest()),
+                 **({"headers": {"Atoll-Made-From": [made_from]}} if made_from else {})}).encode(),
+                {"Nats-Rollup": "sub"})
+            self.succeed("models", "put", *words, "fashion", FASHION_MODEL, "--as", version)
+            check(str(version))
+            line, = [one for one in emu.stderr().splitlines() if f"version {version}, is loaded" in one]
+            self.assertIn(says, line)
+        # What cannot be compiled is not stored.
+        for device, code, says in (("cpu", 1, "nothing is compiled for device 'cpu'"), ("x", 2, "--compile-for x")):
+            done = fleet("models", "put", *words, "other", FASHION_MODEL, "--compile-for", device)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertIn(says, done.stderr)
+        self.assertNotIn("other", self.succeed("models", "list", *words).stdout)
+        self.assertEqual((emu.stop(), cpu.stop()), (0, 0))
+
     def test_service(self):
         server = self.server(js=False)
         worker = self.worker(server, "--model", f"fashion={FASHION_MODEL}", id="w1")
@@ -886,20 +954,9 @@ class Sites(FleetTest):
         block, = [b for b in re.findall(r"(?ms)^```\n(.*?)^```", text) if b.startswith(f"# {name}\n")]
         return block
 
-    def certificates(self):
-        def openssl(*words):
-            done = subprocess.run(["openssl", *map(str, words)], capture_output=True, text=True)
-            self.assertEqual(done.returncode, 0, done.stderr)
-        at = self.folder
-        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                "-keyout", at / "ca.key", "-out", at / "ca.pem", "-days", "2", "-subj", "/CN=ca")
-        (at / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
-        for name in ("server", "admin", "worker", "producer", "camera"):
-            openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
-                    at / f"{name}.key", "-out", at / "csr", "-subj", f"/CN={name}")
-            openssl("x509", "-req", "-in", at / "csr", "-CA", at / "ca.pem", "-CAkey", at / "ca.key",
-                    "-CAcreateserial", "-out", at / f"{name}.pem", "-days", "2",
-                    *(["-extfile", at / "names"] if name == "server" else []))
+    def certificates_of_all(self):
+        self.certificates({"server": "IP:127.0.0.1,DNS:localhost", "admin": "", "worker": "", "producer": "",
+                           "camera": ""})
 
     def write(self, name, text, listens, **replaced):
         """The server of a configuration, and the ports that it has instead of `listens`."""
@@ -939,7 +996,7 @@ class Sites(FleetTest):
                 at / f"{name}.pem", "--tls-key", at / f"{name}.key", *prefix]
 
     def test_users_and_their_rights(self):
-        self.certificates()
+        self.certificates_of_all()
         text = re.sub(r"(?m)^cluster .*$", "", self.page("hub.conf"))
         # Nobody hangs here.
         _, _, (port, *_) = self.write("hub", text, ["0.0.0.0:4222", "127.0.0.1:8222", "0.0.0.0:7422"],
@@ -987,7 +1044,8 @@ class Sites(FleetTest):
         self.assertNotEqual(done.returncode, 0)
         self.assertEqual(worker.stop(), 0)
 
-    def test_a_site_is_cut_off_and_back(self):
+    def hub_and_site(self):
+        """The hub's process, the site's log and the addresses of both, with a link between them."""
         hub_text = re.sub(r"(?ms)^(cluster|tls) .*?$|^authorization.*", "", self.page("hub.conf"))
         # Ten seconds, so that nobody is cut off who is slow.
         patient = {"ping_max: 2": "ping_max: 4"}
@@ -999,8 +1057,66 @@ class Sites(FleetTest):
             **{"tls://10.0.0.1:7422": f"nats://127.0.0.1:{leaf}"}, **patient)
         at_hub, at_site = f"nats://127.0.0.1:{hub_port}", f"nats://127.0.0.1:{site_port}"
         self.succeed("models", "put", "--nats", at_hub, "fashion", FASHION_MODEL)
+        self.link_is_there(at_site)
+        return hub, site_log, at_hub, at_site
+
+    def link_is_there(self, at_site):
         eventually(lambda: fleet("status", "--nats", at_site, "--domain", "hub").returncode == 0,
                    "the link is there")
+
+    def test_a_site_mirrors_models(self):
+        """What is stored at the hub is at the site, also for a worker that asks for it when the link is
+        cut; and what is stored meanwhile, when it is back."""
+        hub, _, at_hub, at_site = self.hub_and_site()
+        worker = self.worker(at_site, "--device", "emu", id="site")
+
+        def files():
+            return {(m["name"], m["version"], m["digest"], *m["forms"]) for m in
+                    json.loads(self.succeed("models", "list", "--nats", at_site, "--json").stdout)["models"]}
+
+        def key(path):
+            return base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).decode()
+        # In the place of the bucket that the worker has made.
+        eventually(lambda: fleet("models", "list", "--nats", at_site).returncode == 0, "there is one")
+        for _ in range(2):
+            self.succeed("models", "mirror", "--nats", at_site, "--from", "hub")
+        eventually(lambda: files() == {("fashion", 1, key(FASHION_MODEL))}, "it is there")
+        done = self.succeed("models", "put", "--nats", at_hub, "crops", CROPS, "--as", "3", "--compile-for", "emu")
+        form = re.match(r"crops/3/(.*)\.tflite", done.stdout)[1]
+        eventually(lambda: ("crops", 3, key(CROPS), form) in files(), "the next one is there")
+        # Another file under the same version.
+        self.succeed("models", "put", "--nats", at_hub, "fashion", SIMPLE)
+        eventually(lambda: ("fashion", 1, key(SIMPLE)) in files(), "it was replaced")
+        self.succeed("models", "put", "--nats", at_hub, "fashion", FASHION_MODEL)
+        eventually(lambda: ("fashion", 1, key(FASHION_MODEL)) in files(), "it was replaced again")
+        for words in (("put", "x", FASHION_MODEL), ("copy", "--from", "hub")):
+            done = fleet("models", words[0], "--nats", at_site, *words[1:])
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("a mirror of those of $JS.hub.API", done.stderr)
+        # The site alone: models that it has never loaded.
+        hub.send_signal(signal.SIGSTOP)
+        self.succeed("place", "--nats", at_site, "fashion", "crops")
+        eventually(lambda: worker.stderr().count("is loaded") == 2, "both are loaded")
+        self.assertIn(f"model 'crops', version 3, is loaded, compiled for {form}", worker.stderr())
+        client = Client(int(at_site.rsplit(":", 1)[1]))
+        wanted, = self.expected(FASHION_MODEL, [pixels(1)])
+        self.assertEqual(client.request("atoll.infer.fashion", pixels(1), RAW).outputs(),
+                         {"probabilities": wanted})
+        client.close()
+        hub.send_signal(signal.SIGCONT)
+        self.link_is_there(at_site)
+        self.succeed("models", "put", "--nats", at_hub, "fashion", FASHION_MODEL, "--as", "9")
+        eventually(lambda: ("fashion", 9, key(FASHION_MODEL)) in files(), "what was stored later is there")
+        self.assertEqual(worker.stop(), 0)
+        # The other way round there are models already.
+        for words, code, says in ((("--from", "site1"), 2, "there are models here already"),
+                                  (("--from", "a.b"), 2, "no domain")):
+            done = fleet("models", "mirror", "--nats", at_hub, *words)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertIn(says, done.stderr)
+
+    def test_a_site_is_cut_off_and_back(self):
+        hub, site_log, at_hub, at_site = self.hub_and_site()
         done = self.succeed("models", "copy", "--nats", at_site, "--from", "hub")
         self.assertIn("fashion/1/model.tflite", done.stdout)
         self.assertEqual(self.succeed("models", "copy", "--nats", at_site, "--from", "hub").stdout, "")
@@ -1037,9 +1153,100 @@ class Sites(FleetTest):
                    "the hub's worker goes")
         eventually(lambda: infer(at_hub).get("workers") == {"site": 1}, "the site answers the hub")
         # No job and no result of one is the other's.
-        client = Client(hub_port)
+        client = Client(int(at_hub.rsplit(":", 1)[1]))
         self.assertEqual(client.api("STREAM.INFO.ATOLL_RESULT")["state"]["messages"], 0)
         client.close()
+
+
+# How a server announces itself (docs/fleet.md).
+ANNOUNCED = """<service-group><name replace-wildcards="yes">NATS {port} on %h</name>
+<service><type>_nats._tcp</type><port>{port}</port></service></service-group>"""
+DISCOVERY = """
+import os, pathlib, sys
+sys.path.insert(0, {here!r})
+from fleet_testing import FASHION_MODEL, BOOT, Server, Worker, eventually, fleet
+folder, services = pathlib.Path({folder!r}), pathlib.Path("/etc/avahi/services")
+NATS = ["--insecure", "--nats", "nats://"]
+TLS = ["--nats", "tls://", *{client!r}]
+
+
+def announce(*servers):
+    "These and no others."
+    for file in services.iterdir():
+        file.unlink()
+    for server in servers:
+        half = folder / "half"
+        half.write_text({announced!r}.format(port=server.port))
+        (services / (server.name + ".service")).write_text(half.read_text())
+
+
+def said(wanted, *words):
+    "What a command says, at last."
+    def look():
+        done = fleet(*words)
+        text = "exit code " + str(done.returncode) + " " + done.stderr + done.stdout
+        return text if all(one in text for one in wanted) else print(text, file=sys.stderr)
+    return eventually(look, " ".join(wanted))
+
+
+def refused(mention, *words):
+    done = fleet("status", *words)
+    assert done.returncode == 2 and mention in done.stderr, (done.returncode, done.stderr)
+
+
+said(["exit code 1 ", "no server of NATS is announced"], "status", *NATS, "--connect-timeout", "1")
+one, two = (Server(folder, name) for name in ("one", "two"))
+announce(one)
+said(["exit code 0 ", "found nats://atoll-test.local:%d" % one.port], "status", *NATS)
+refused("has to be encrypted", "--nats", "nats://")
+refused("look for servers", *NATS, "--nats", one.url)
+worker = Worker("nats://", "--insecure", "--model", "fashion=" + str(FASHION_MODEL), "--device", "emu")
+said(["1 captured = 1 processed"], "infer", *NATS, "--model", "fashion", BOOT, "--budget", "20000")
+assert worker.stop() == 0
+announce(one, two)
+text = said(["exit code 2 ", "choose one: nats://"], "status", *NATS)
+assert all(":%d" % server.port in text for server in (one, two)), text
+# Of the same authority, but with the name of somebody else.
+right, wrong = (Server(folder, name, "tls {{ cert_file: %s.pem, key_file: %s.key }}" % (at, at), wait=False)
+                for name in ("right", "wrong") for at in [folder / name])
+said(["fashion/1/model.tflite: "], "models", "put", "--nats", "tls://localhost:%d" % right.port, *{client!r},
+     "fashion", FASHION_MODEL)
+announce(wrong, right)
+said(["found tls://atoll-test.local:%d" % server.port for server in (right, wrong)], "models", "list", *TLS)
+for _ in range(6):
+    done = fleet("models", "list", *TLS)
+    assert done.returncode == 0 and done.stdout.startswith("fashion"), (done.stdout, done.stderr)
+refused("--tls-host", *[word for word in TLS if word not in ("--tls-host", "hub.example")])
+announce(wrong)
+said(["exit code 2 ", "no connection to tls://atoll-test.local:%d" % wrong.port], "status", *TLS, "--connect-timeout", "1")
+for server in (one, two, right, wrong):
+    server.stop()
+"""
+
+
+class Discovery(FleetTest):
+    """Servers that are found by Avahi, in a network of their own."""
+
+    def setUp(self):
+        super().setUp()
+        need_a_network()
+
+    def test_found(self):
+        self.certificates({"right": "DNS:hub.example", "wrong": "DNS:atoll-test.local,DNS:right", "client": ""})
+        at = self.folder
+        client = ["--tls-ca", f"{at}/ca.pem", "--tls-host", "hub.example", "--tls-cert", f"{at}/client.pem",
+                  "--tls-key", f"{at}/client.key"]
+        code = DISCOVERY.format(here=os.path.dirname(os.path.abspath(__file__)), folder=str(at), client=client,
+                                announced=ANNOUNCED)
+        done, logs = in_a_network(at, code, 4 * LONG, "127.0.0.1 localhost atoll-test.local\n")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr + logs)
+
+    def test_without_the_daemon(self):
+        done = subprocess.run([*FLEET, "status", "--nats", "nats://", "--insecure"], capture_output=True,
+                              text=True, timeout=600, check=False,
+                              env={**os.environ, "DBUS_SYSTEM_BUS_ADDRESS": f"unix:path={self.folder}/none"})
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("install and start avahi-daemon", done.stderr)
 
 
 class Nkey:

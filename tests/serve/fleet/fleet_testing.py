@@ -473,6 +473,24 @@ class FleetTest(unittest.TestCase):
             (folder / f"{i}.raw").write_bytes(pixels(i))
         return folder
 
+    def certificates(self, names):
+        """NAME.pem and NAME.key of each name, with its alternative names if these are not "", and
+        ca.pem of who signs them."""
+        def openssl(*words):
+            done = subprocess.run(["openssl", *map(str, words)], capture_output=True, text=True,
+                                  check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        at = self.folder
+        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                "-keyout", at / "ca.key", "-out", at / "ca.pem", "-days", "2", "-subj", "/CN=ca")
+        for name, alternative in names.items():
+            openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
+                    at / f"{name}.key", "-out", at / "csr", "-subj", f"/CN={name}")
+            (at / "names").write_text(f"subjectAltName={alternative}\n" if alternative else "")
+            openssl("x509", "-req", "-in", at / "csr", "-CA", at / "ca.pem", "-CAkey", at / "ca.key",
+                    "-CAcreateserial", "-out", at / f"{name}.pem", "-days", "2",
+                    *(["-extfile", at / "names"] if alternative else []))
+
     def check(self, folder, output, count):
         lines = [json.loads(line) for line in (output / "results.jsonl").read_text().splitlines()]
         self.assertEqual(len(lines), count)

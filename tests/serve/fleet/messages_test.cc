@@ -145,6 +145,7 @@ TEST(Records, Objects) {
   ASSERT_TRUE(parsed.ok()) << parsed.status().message();
   EXPECT_EQ(parsed->sha256, info.sha256);
   EXPECT_EQ(parsed->size, 5u);
+  EXPECT_EQ(parsed->made_from, "");
   EXPECT_EQ(ParseModelObjectName(info.name), (PlacedModel{"m", 1}));
   for (const char* name : {"m/model.tflite", "m/0/model.tflite", "m/1/other", "/1/model.tflite",
                            "m/1/x/model.tflite"}) {
@@ -158,6 +159,45 @@ TEST(Records, Objects) {
         R"({"name":"a","nuid":"x","size":-1})", R"({"name":"","nuid":"x"})", R"({"name":5})",
         R"({"name":"a","nuid":"x","size":1,"chunks":1,"digest":"MD5=AAAA"})"}) {
     EXPECT_FALSE(ParseObject(json).ok()) << json;
+  }
+}
+
+TEST(Records, CompiledObjects) {
+  ObjectInfo info = {.name = CompiledObjectName("a b", 7, "atoll-1-isa3"),
+                     .nuid = "N",
+                     .size = 5,
+                     .chunks = 1,
+                     .sha256 = std::string(32, '\x80'),
+                     .made_from = std::string(32, '\x7f')};
+  EXPECT_EQ(info.name, "a b/7/atoll-1-isa3.tflite");
+  const std::string json = ObjectJson("b", info, 1024);
+  const auto parsed = ParseObject(json);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_EQ(parsed->made_from, info.made_from);
+  const auto name = ParseCompiledObjectName(info.name);
+  ASSERT_TRUE(name.has_value());
+  EXPECT_EQ(name->model, (PlacedModel{"a b", 7}));
+  EXPECT_EQ(name->form, "atoll-1-isa3");
+  EXPECT_FALSE(ParseModelObjectName(info.name).has_value());
+  for (const std::string other :
+       {"m/1/model.tflite", "m/1/.tflite", "m/1/A.tflite", "m/1/a.b.tflite", "m/1/a",
+        "m/1/a/b.tflite", "m/0/a.tflite", "m/a.tflite", "/1/a.tflite", "m/1/../a.tflite"}) {
+    EXPECT_FALSE(ParseCompiledObjectName(other).has_value()) << other;
+  }
+  EXPECT_FALSE(ParseCompiledObjectName("m/1/" + std::string(101, 'a') + ".tflite").has_value());
+  // Headers are anybody's; this one has one digest.
+  const size_t at = json.find("[\"SHA-256=");
+  ASSERT_NE(at, std::string::npos);
+  const std::string before = json.substr(0, at), after = json.substr(json.find(']', at) + 1);
+  for (const char* value : {"[]", "\"SHA-256=AAAA\"", "[5]", "[\"SHA-256=AAAA\"]", "{}", "null"}) {
+    EXPECT_FALSE(ParseObject(before + value + after).ok()) << value;
+  }
+  for (const char* headers : {"5", "[]", R"({"Other":["x"]})", "null"}) {
+    const auto others = ParseObject(R"({"name":"a","nuid":"x","size":0,"digest":"SHA-256=)"
+                                    R"(AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","headers":)" +
+                                    std::string(headers) + "}");
+    ASSERT_TRUE(others.ok()) << others.status().message();
+    EXPECT_EQ(others->made_from, "");
   }
 }
 
