@@ -158,6 +158,7 @@ Status Conv2D::SetWeights(const Conv2DParams& params, PackedWeightsReader* packe
     columns_.push_back(OutputColumns::In(
         columns_memory_.data() + static_cast<size_t>(group) * columns_bytes, group_out,
         params.output.mode, params.output.zero_point, params.output.clamp, kernel_->fit));
+    columns_.back().finds_fits = params.output.finds_fits;
     if (has_fits) {
       columns_.back().kept_fits =
           packed->NextBlock(static_cast<uint64_t>(group_out) * kKeptFitBytes);

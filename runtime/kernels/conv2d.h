@@ -32,6 +32,8 @@ struct OutputStage {
   RequantizeMode mode = RequantizeMode::kFixedPoint;
   int32_t zero_point = 0;
   ClampRange clamp{-128, 127};
+  // Whether Prepare looks for float forms (quantization/float_stage.h) that no packed weights have.
+  bool finds_fits = true;
   std::vector<OutputChannel> channels;  // [output_c]
 };
 

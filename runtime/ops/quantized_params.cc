@@ -51,6 +51,21 @@ std::vector<OutputChannel> MakeChannels(const Tensor& input, const Tensor& weigh
   return result;
 }
 
+// Whether looking for float forms of the output stage pays. Finding one takes as long as it saves
+// in about 2,000 outputs of its channel: forty inferences if there are 7 x 7, to make MobileNet v2
+// half a percent faster (docs/benchmarks.md). It pays in any case where a channel that is nearly
+// dead, with a multiplier far from others, would have its neighbours computed by the slowest
+// integers.
+bool FindsFits(const Conv2DParams& params) {
+  constexpr int64_t kLeastOutputs = 64;
+  const ConvShape& s = params.shape;
+  if (int64_t{s.batch} * s.output_h * s.output_w >= kLeastOutputs) return true;
+  return std::ranges::any_of(params.output.channels, [](const OutputChannel& channel) {
+    return channel.multiplier.value != 0 &&
+           !OutputColumns::IsVectorShift(-channel.multiplier.exponent);
+  });
+}
+
 // The parts that convolution, depthwise convolution and fully-connected layers have in common.
 template <typename Params>
 Result<Params> MakeFilterParams(const Graph& graph, const Node& node, MultiplierForm uint8_form) {
@@ -77,6 +92,7 @@ Result<Params> MakeFilterParams(const Graph& graph, const Node& node, Multiplier
   ATOLL_ASSIGN_OR_RETURN(params.output.clamp, FusedClamp(t.output, FusedActivation(node)));
   params.output.channels =
       MakeChannels(t.input, t.weights, t.bias, t.output, params.shape.output_c, form);
+  params.output.finds_fits = FindsFits(params);
   return params;
 }
 

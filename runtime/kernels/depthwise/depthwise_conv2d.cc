@@ -176,6 +176,7 @@ Status DepthwiseConv2D::SetWeights(const DepthwiseConv2DParams& params, PackedWe
   ATOLL_ASSIGN_OR_RETURN(columns_memory_, Buffer::Allocate(columns_bytes + pad_bytes));
   columns_ = OutputColumns::In(columns_memory_.data(), s.output_c, params.output.mode,
                                params.output.zero_point, params.output.clamp, kernel_->fit);
+  columns_.finds_fits = params.output.finds_fits;
   if (has_fits) {
     columns_.kept_fits = packed->NextBlock(static_cast<uint64_t>(s.output_c) * kKeptFitBytes);
   }

@@ -11,9 +11,10 @@
 // one to j at T(j), the least x with f(x) >= j. Converting to float, the multiply-add and rounding
 // are monotone, so g is so on either side of 0; hence it equals f there, for all x that the column
 // can have and up to what the clamp hides, if for each step g(T(j)) >= j and g(T(j) - 1) < j. That
-// is what FitFloatColumn evaluates, with the operations that the kernel uses; nothing is concluded
-// from bounds on rounding errors. |T(j)| < 2^24, so that float(T(j)) is exact. At 0 the sides meet:
-// g(0) = round(c) = 0 = f(0).
+// is what FitFloatColumn evaluates, with the multiply-add that the kernel uses; nothing is
+// concluded from bounds on rounding errors. |T(j)| < 2^24, so that float(T(j)) is exact. At 0 the
+// sides meet: g(0) = round(c) = 0 = f(0). The exception may be the one T(j) where g would be too
+// small.
 //
 // kPositive serves clamps at or above the zero point, where all x <= 0 give the clamp's minimum;
 // its columns may be computed as kAny, too. A column whose values are all the same has m = 0 and

@@ -55,9 +55,6 @@ int32_t Requantize(int32_t accumulator, RequantizeMode mode, const OutputChannel
 
 namespace {
 
-// Leaves room for a zero point, moved left as far, in 31 bits.
-constexpr int32_t kMaxVectorShift = 22;
-
 size_t PaddedCount(int32_t count) {
   return AlignUp(static_cast<size_t>(count), OutputColumns::kPadding);
 }
@@ -134,8 +131,7 @@ void OutputColumns::Set(int32_t column, const OutputChannel& channel, const Weig
       ColumnOf(channel, sums, type, input_zero_point, zero_point, clamp);
   const int64_t magnitude = std::max(std::abs(wanted.least), std::abs(wanted.largest));
   const bool is_negative = channel.multiplier.value < 0;
-  if (is_negative || shift[column] < 1 || shift[column] > kMaxVectorShift ||
-      magnitude >= int64_t{1} << 30) {
+  if (is_negative || !IsVectorShift(shift[column]) || magnitude >= int64_t{1} << 30) {
     vectorizable[column / kBlock] = 0;
   }
   if (is_negative) wide_vectorizable[column / kBlock] = 0;
@@ -144,7 +140,7 @@ void OutputColumns::Set(int32_t column, const OutputChannel& channel, const Weig
       kept_fits == nullptr
           ? std::nullopt
           : KeptFit(wanted, kept_fits + static_cast<size_t>(column) * kKeptFitBytes);
-  fitted = {wanted, found ? *found : fit(wanted, fitted)};
+  fitted = {wanted, found ? *found : finds_fits ? fit(wanted, fitted) : FloatColumn()};
   float_scale[column] = fitted.fit.scale;
   float_offset[column] = fitted.fit.offset;
   exception[column] = fitted.fit.exception;

@@ -159,6 +159,8 @@ struct OutputColumns {
   //   0 <= multiplier, 1 <= shift <= 22, |accumulator| < 2^30 for every possible input,
   // which the vector code relies on (requantize_avx2.h has the derivation); in kDouble always 1.
   uint8_t* vectorizable = nullptr;
+  // Leaves room for a zero point, moved left as far, in 31 bits.
+  static constexpr bool IsVectorShift(int32_t shift) { return shift >= 1 && shift <= 22; }
 
   // 1 where all columns of the block satisfy, in kFixedPoint, 0 <= multiplier, whatever shifts and
   // accumulators are; in kDouble always 1. Channels that are nearly dead have multipliers above
@@ -172,6 +174,7 @@ struct OutputColumns {
   FittedColumn fitted;  // the last one that was set
   // What packed weights have kept of this (kept_fits.h), for each column; nullptr: nothing.
   const uint8_t* kept_fits = nullptr;
+  bool finds_fits = true;  // those that are not kept
   float* float_scale = nullptr;
   float* float_offset = nullptr;
   int32_t* exception = nullptr;
