@@ -15,7 +15,7 @@
 #include "runtime/interpreter.h"
 #include "runtime/plan/partition_report.h"
 #include "runtime/tflite/tflite_writer.h"
-#include "tests/support/emulated_device.h"
+#include "tests/delegate/emulated_delegate.h"
 #include "tests/support/model_builder.h"
 #include "tests/support/seeded_run.h"
 
@@ -25,10 +25,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Bytes = std::vector<uint8_t>;
-
-std::unique_ptr<DeviceDelegate> DelegateWith(uint64_t memory_bytes) {
-  return std::make_unique<DeviceDelegate>(EmulatedDevice{.memory_bytes = memory_bytes}.Open());
-}
 
 // Two partitions around an operator that no device has, a skip connection and two outputs.
 ModelBuilder Islands() {

@@ -11,7 +11,7 @@
 #include "runtime/interpreter.h"
 #include "runtime/plan/partition_report.h"
 #include "runtime/shapes/shape_inference.h"
-#include "tests/support/emulated_device.h"
+#include "tests/delegate/emulated_delegate.h"
 #include "tests/support/model_builder.h"
 #include "tests/support/rng.h"
 #include "tests/support/seeded_run.h"
@@ -21,10 +21,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using Bytes = std::vector<uint8_t>;
-
-std::unique_ptr<DeviceDelegate> DelegateWith(uint64_t memory_bytes) {
-  return std::make_unique<DeviceDelegate>(EmulatedDevice{.memory_bytes = memory_bytes}.Open());
-}
 
 // By either operator; the values keep their quantization.
 int32_t Resized(ModelBuilder& m, Rng& rng, int32_t x, int32_t height, int32_t width) {

@@ -7,7 +7,7 @@
 
 #include "delegate/delegate.h"
 #include "runtime/interpreter.h"
-#include "tests/support/emulated_device.h"
+#include "tests/delegate/emulated_delegate.h"
 #include "tests/support/model_builder.h"
 #include "tests/support/rng.h"
 
@@ -17,10 +17,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Bytes = std::vector<uint8_t>;
-
-std::unique_ptr<DeviceDelegate> DelegateWith(uint64_t memory_bytes) {
-  return std::make_unique<DeviceDelegate>(EmulatedDevice{.memory_bytes = memory_bytes}.Open());
-}
 
 // All outputs for inputs from `seed`, behind their shapes.
 std::vector<std::pair<Shape, Bytes>> RunOn(std::shared_ptr<const Model> model, Delegate* delegate,

@@ -32,20 +32,20 @@ Bytes ReadFile(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-struct Outcome {
+struct StatusAndOutputs {
   Status status;
   std::vector<Bytes> outputs;  // if it ran
 };
 
 // With zeros for what is not constant.
-Outcome OutcomeOf(const std::shared_ptr<const Model>& model, Delegate* delegate) {
+StatusAndOutputs RunOnZeros(const std::shared_ptr<const Model>& model, Delegate* delegate) {
   auto created = Interpreter::Create(model, {.threads = 1, .delegate = delegate});
   if (!created.ok()) return {created.status(), {}};
   Interpreter& interpreter = **created;
   for (const int32_t input : interpreter.graph().inputs) {
     std::ranges::fill(interpreter.TensorBytes(input), uint8_t{0});
   }
-  Outcome outcome{interpreter.Invoke(), {}};
+  StatusAndOutputs outcome{interpreter.Invoke(), {}};
   if (!outcome.status.ok()) return outcome;
   for (const int32_t output : interpreter.graph().outputs) {
     const auto bytes = interpreter.ConstTensorBytes(output);
@@ -82,8 +82,8 @@ TEST(NoElements, AreRefusedOrRight) {
           EXPECT_FALSE(model.status().message().empty());
           continue;
         }
-        const Outcome want = OutcomeOf(*model, nullptr);
-        const Outcome got = OutcomeOf(*model, &delegate);
+        const StatusAndOutputs want = RunOnZeros(*model, nullptr);
+        const StatusAndOutputs got = RunOnZeros(*model, &delegate);
         EXPECT_EQ(got.status.code(), want.status.code()) << got.status.message();
         EXPECT_EQ(got.outputs, want.outputs);
         if (!want.status.ok()) {

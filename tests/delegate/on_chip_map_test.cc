@@ -67,12 +67,12 @@ TEST(InstructionsOf, ParametersAreThereFromTheirFetch) {
 
 // ---- Programs -----------------------------------------------------------------------------------
 
-struct Compiled {
+struct CompiledProgram {
   std::shared_ptr<const Model> model;  // keeps the graph
   Result<CompiledSet> result;
 };
 
-Compiled Compile(const ModelBuilder& m, uint64_t memory_bytes) {
+CompiledProgram CompileProgram(const ModelBuilder& m, uint64_t memory_bytes) {
   std::shared_ptr<const Model> model = m.Load();
   std::vector<int32_t> set(model->graph().nodes.size());
   std::iota(set.begin(), set.end(), 0);
@@ -156,7 +156,7 @@ void ExpectSoundNodes(const CompiledSet& compiled, const Graph& graph) {
 
 void ExpectSound(const ModelBuilder& m, uint64_t memory_bytes, bool* fits = nullptr) {
   SCOPED_TRACE(std::to_string(memory_bytes) + " bytes of memory");
-  const Compiled compiled = Compile(m, memory_bytes);
+  const CompiledProgram compiled = CompileProgram(m, memory_bytes);
   if (fits != nullptr) *fits = compiled.result.ok();
   if (!compiled.result.ok()) {
     EXPECT_EQ(compiled.result.status().code(), StatusCode::kResourceExhausted);
@@ -175,7 +175,7 @@ TEST(OnChipMap, SaysWhatIsWhereWhenEverythingFits) {
   ModelBuilder m;
   const int32_t x = m.Conv2D(m.Input({1, 8, 8, 4}), {.channels = 8});
   m.Output(m.Reshape(m.Add(x, m.Relu(x)), {1, 512}));
-  const Compiled compiled = Compile(m, 8 << 20);
+  const CompiledProgram compiled = CompileProgram(m, 8 << 20);
   ASSERT_TRUE(compiled.result.ok()) << compiled.result.status().message();
   ExpectSoundMap(*compiled.result);
   ExpectSoundNodes(*compiled.result, compiled.model->graph());
@@ -194,7 +194,7 @@ TEST(OnChipMap, FollowsStreamedParametersAndParts) {
     ExpectSound(m, memory, &fits);
     EXPECT_TRUE(fits) << memory;
   }
-  EXPECT_GT(Count(*Compile(m, 100'000).result, Kind::kStreamedParameters), 0u);
+  EXPECT_GT(Count(*CompileProgram(m, 100'000).result, Kind::kStreamedParameters), 0u);
 }
 
 TEST(OnChipMap, FollowsBandsOfRows) {
@@ -207,7 +207,7 @@ TEST(OnChipMap, FollowsBandsOfRows) {
     bool fits = false;
     ExpectSound(m, memory, &fits);
     if (!fits) continue;
-    bands = std::max(bands, Count(*Compile(m, memory).result, Kind::kTensor));
+    bands = std::max(bands, Count(*CompileProgram(m, memory).result, Kind::kTensor));
   }
   EXPECT_GT(bands, 8u) << "tensors that pass between bands have a block for each";
 }

@@ -20,7 +20,7 @@ using ::testing::IsEmpty;
 
 constexpr PartitionLimits kRoomy{.memory_bytes = 8 << 20};
 
-NodeSets Partition(const Graph& graph) { return PartitionGraph(graph, kRoomy, {}); }
+NodeSets Partitioned(const Graph& graph) { return PartitionGraph(graph, kRoomy, {}); }
 
 // ---- Models with a known answer -----------------------------------------------------------------
 
@@ -28,7 +28,7 @@ TEST(Partitioner, KeepsAChainTogether) {
   ModelBuilder m;
   const int32_t x = m.Conv2D(m.Input({1, 8, 8, 3}), {.channels = 8, .kernel = 3, .stride = 2});
   m.Output(m.FullyConnected(m.MaxPool(m.DepthwiseConv2D(x, {.kernel = 3}), {}), 10));
-  const NodeSets sets = Partition(m.Load()->graph());
+  const NodeSets sets = Partitioned(m.Load()->graph());
   EXPECT_THAT(sets.sets, ElementsAre(ElementsAre(0, 1, 2, 3)));
   EXPECT_THAT(sets.reasons, Each(IsEmpty()));
 }
@@ -52,13 +52,13 @@ TEST(Partitioner, KeepsResidualAddWithItsConvs) {
   const int32_t wide = m.Conv2D(x, {.channels = 24});
   const int32_t narrow = m.Conv2D(m.DepthwiseConv2D(wide, {.kernel = 3}), {.channels = 4});
   m.Output(m.Add(x, narrow));
-  EXPECT_THAT(Partition(m.Load()->graph()).sets, ElementsAre(ElementsAre(0, 1, 2, 3, 4)));
+  EXPECT_THAT(Partitioned(m.Load()->graph()).sets, ElementsAre(ElementsAre(0, 1, 2, 3, 4)));
 }
 
 TEST(Partitioner, LeavesAnOperatorAtTheEndToTheCpu) {
   ModelBuilder m;
   m.Output(m.LogSoftmax(m.FullyConnected(m.Input({1, 16}), 4)));
-  const NodeSets sets = Partition(m.Load()->graph());
+  const NodeSets sets = Partitioned(m.Load()->graph());
   EXPECT_THAT(sets.sets, ElementsAre(ElementsAre(0)));
   EXPECT_THAT(sets.reasons, ElementsAre("", "the operator must have a device instruction"));
 }
@@ -67,7 +67,7 @@ TEST(Partitioner, SplitsAroundAnIsland) {
   ModelBuilder m;
   const int32_t x = m.Conv2D(m.Input({1, 8, 8, 4}), {.channels = 4});
   m.Output(m.Conv2D(m.Custom("Island", x), {.channels = 4}));
-  EXPECT_THAT(Partition(m.Load()->graph()).sets, ElementsAre(ElementsAre(0), ElementsAre(2)));
+  EXPECT_THAT(Partitioned(m.Load()->graph()).sets, ElementsAre(ElementsAre(0), ElementsAre(2)));
 }
 
 // conv0 -> island -> conv2 -> add3 and conv0 -> add3: all three on the device would wait for the
@@ -77,7 +77,7 @@ TEST(Partitioner, DoesNotCloseACycleThroughAnIsland) {
   const int32_t x = m.Conv2D(m.Input({1, 8, 8, 4}), {.channels = 4});
   const int32_t y = m.Conv2D(m.Custom("Island", x), {.channels = 4});
   m.Output(m.Add(x, y));
-  EXPECT_THAT(Partition(m.Load()->graph()).sets, ElementsAre(ElementsAre(0), ElementsAre(2, 3)));
+  EXPECT_THAT(Partitioned(m.Load()->graph()).sets, ElementsAre(ElementsAre(0), ElementsAre(2, 3)));
 }
 
 TEST(Partitioner, JoinsBranchesOnEitherSideOfAnIsland) {
@@ -86,7 +86,7 @@ TEST(Partitioner, JoinsBranchesOnEitherSideOfAnIsland) {
   const int32_t a = m.Conv2D(x, {.channels = 4});
   const int32_t island = m.Custom("Island", x);
   m.Output(m.Add(a, m.Conv2D(island, {.channels = 4})));
-  EXPECT_THAT(Partition(m.Load()->graph()).sets, ElementsAre(ElementsAre(0, 2, 3)));
+  EXPECT_THAT(Partitioned(m.Load()->graph()).sets, ElementsAre(ElementsAre(0, 2, 3)));
 }
 
 TEST(Partitioner, TakesSetsThatOnlyMoveDataWhereNoneComputes) {
@@ -94,14 +94,15 @@ TEST(Partitioner, TakesSetsThatOnlyMoveDataWhereNoneComputes) {
   const int32_t x = m.Reshape(m.Input({1, 4, 4, 2}), {1, 2, 8, 2});
   const int32_t island = m.Custom("Island", m.Concatenation({x, x}, 3));
   m.Output(m.Relu(m.Pad(island, {0, 0, 1, 1, 1, 1, 0, 0})));
-  EXPECT_THAT(Partition(m.Load()->graph()).sets, ElementsAre(ElementsAre(0, 1), ElementsAre(3, 4)));
+  EXPECT_THAT(Partitioned(m.Load()->graph()).sets,
+              ElementsAre(ElementsAre(0, 1), ElementsAre(3, 4)));
 }
 
 TEST(Partitioner, LeavesSetsThatOnlyMoveDataToTheCpuBesideThoseThatCompute) {
   ModelBuilder m;
   const int32_t x = m.Pad(m.Input({1, 4, 4, 2}), {0, 0, 1, 1, 1, 1, 0, 0});
   m.Output(m.Conv2D(m.Custom("Island", m.Relu(x)), {.channels = 2}));
-  const NodeSets sets = Partition(m.Load()->graph());
+  const NodeSets sets = Partitioned(m.Load()->graph());
   EXPECT_THAT(sets.sets, ElementsAre(ElementsAre(3)));
   const std::string reason =
       "its partition must compute something, as others of the model do: moving the data would "
@@ -114,7 +115,7 @@ TEST(Partitioner, TakesMovesThatStandBesideArithmetic) {
   ModelBuilder m;
   const int32_t x = m.Pad(m.Input({1, 4, 4, 2}), {0, 0, 1, 1, 1, 1, 0, 0});
   m.Output(m.Reshape(m.Conv2D(x, {.channels = 2}), {1, 72}));
-  EXPECT_THAT(Partition(m.Load()->graph()).sets, ElementsAre(ElementsAre(0, 1, 2)));
+  EXPECT_THAT(Partitioned(m.Load()->graph()).sets, ElementsAre(ElementsAre(0, 1, 2)));
 }
 
 TEST(Partitioner, HonoursTheCallersRefusals) {
@@ -129,7 +130,7 @@ TEST(Partitioner, HonoursTheCallersRefusals) {
 TEST(Partitioner, GivesNothingForAGraphWithoutNodes) {
   ModelBuilder m;
   m.Output(m.Input({1, 4}));
-  const NodeSets sets = Partition(m.Load()->graph());
+  const NodeSets sets = Partitioned(m.Load()->graph());
   EXPECT_THAT(sets.sets, IsEmpty());
   EXPECT_THAT(sets.reasons, IsEmpty());
 }
@@ -154,7 +155,7 @@ TEST(Partitioner, KeepsTheOrderOfVariables) {
   assign(x);                                                                // 1, 2
   const int32_t read = m.Node(OpType::kREAD_VARIABLE, {handle()}, {1, 4});  // 3, 4
   m.Output(m.Add(m.FullyConnected(x, 4), read));                            // 5, 6
-  EXPECT_THAT(Partition(m.Load()->graph()).sets, ElementsAre(ElementsAre(0, 5), ElementsAre(6)));
+  EXPECT_THAT(Partitioned(m.Load()->graph()).sets, ElementsAre(ElementsAre(0, 5), ElementsAre(6)));
 }
 
 // ---- Each rule of constraints.inc ---------------------------------------------------------------
@@ -218,7 +219,7 @@ TEST(Constraints, StateMustBelongToOneOperator) {
   const int32_t y = watched.Lstm(x, {.units = 2});
   watched.Output(watched.Relu(watched.graph().nodes[0].inputs[18]));
   watched.Output(y);
-  EXPECT_EQ(Partition(watched.Load()->graph()).reasons[0], reason);
+  EXPECT_EQ(Partitioned(watched.Load()->graph()).reasons[0], reason);
 }
 
 TEST(Constraints, WeightsOfRecurrentLayersMustBeConstant) {
@@ -426,7 +427,7 @@ TEST(Boundary, NamesTheStateOfRecurrentLayers) {
 
 // Convolutions, sums, moves and islands, each reading tensors picked among all before it, mostly
 // among the latest, so that there are long branches and skips.
-std::shared_ptr<const Model> RandomModel(Rng& rng) {
+std::shared_ptr<const Model> RandomBranches(Rng& rng) {
   ModelBuilder m(rng.Next());
   std::vector<int32_t> tensors{m.Input({1, 2, 2, 2}), m.Input({1, 2, 2, 2})};
   const auto pick = [&] {
@@ -531,8 +532,8 @@ class RandomGraphs : public testing::Test {
       const uint64_t seed = seeds.Next();
       SCOPED_TRACE("graph of seed " + std::to_string(seed));
       Rng rng(seed);
-      const std::shared_ptr<const Model> model = RandomModel(rng);
-      const NodeSets sets = Partition(model->graph());
+      const std::shared_ptr<const Model> model = RandomBranches(rng);
+      const NodeSets sets = Partitioned(model->graph());
       check(model->graph(), sets);
     }
   }

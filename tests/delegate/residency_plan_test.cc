@@ -159,7 +159,7 @@ std::unique_ptr<DeviceDelegate> DelegateWith(const ResidencyMemory& memory) {
 }
 
 // One partition, or two around an operator that no device has.
-ModelBuilder RandomModel(Rng& rng) {
+ModelBuilder RandomConvolutions(Rng& rng) {
   ModelBuilder m(rng.Next());
   const auto conv = [&](int32_t x) {
     return m.Conv2D(x, {.channels = static_cast<int32_t>(rng.Int(8, 96)),
@@ -203,7 +203,7 @@ TEST(ResidencyPlan, SaysWhatTheDeviceThenUploads) {
     std::vector<std::unique_ptr<Interpreter>> interpreters;
     std::vector<ResidencyModel> models;
     for (int64_t count = rng.Int(1, 4); count > 0; --count) {
-      const ModelBuilder m = RandomModel(rng);
+      const ModelBuilder m = RandomConvolutions(rng);
       auto interpreter = Interpreter::Create(m.Load(), {.threads = 1, .delegate = delegate.get()});
       ASSERT_TRUE(interpreter.ok()) << interpreter.status().message();
       interpreters.push_back(*std::move(interpreter));

@@ -1102,7 +1102,7 @@ const BadModel kBadModels[] = {
 
 // ---- Refusals -----------------------------------------------------------------------------------
 
-Delegate* EmulatedDevice() {
+Delegate* EmulatorDelegate() {
   static DeviceDelegate* const delegate = [] {
     auto device = OpenDevice({.device = "emu", .threads = 1});
     EXPECT_TRUE(device.ok()) << device.status().message();
@@ -1130,7 +1130,7 @@ TEST_P(BadModels, AreRefusedByNameAndNumber) {
   ModelBuilder m;
   GetParam().build(m);
   const Bytes file = m.Build();
-  for (Delegate* delegate : {static_cast<Delegate*>(nullptr), EmulatedDevice()}) {
+  for (Delegate* delegate : {static_cast<Delegate*>(nullptr), EmulatorDelegate()}) {
     const Status status = FirstFailure(file, delegate);
     EXPECT_EQ(status.code(), GetParam().code) << status.message();
     EXPECT_THAT(status.message(), HasSubstr(GetParam().op));
@@ -1209,7 +1209,7 @@ void ReplaceNumbers(Bytes file, Delegate* delegate) {
 
 bool RunsOnDevice(const Bytes& file) {
   const auto interpreter =
-      Interpreter::Create(*Model::FromBuffer(file), {.threads = 1, .delegate = EmulatedDevice()});
+      Interpreter::Create(*Model::FromBuffer(file), {.threads = 1, .delegate = EmulatorDelegate()});
   return interpreter.ok() && !(*interpreter)->partitions().empty();
 }
 
@@ -1229,7 +1229,7 @@ TEST(ExtremeNumbers, AreRefusedOrHarmless) {
       SCOPED_TRACE(file.filename().string());
       const Bytes bytes = ReadFile(file);
       ReplaceNumbers(bytes, nullptr);
-      if (RunsOnDevice(bytes)) ReplaceNumbers(bytes, EmulatedDevice());
+      if (RunsOnDevice(bytes)) ReplaceNumbers(bytes, EmulatorDelegate());
       ++models;
     }
   }

@@ -47,7 +47,7 @@ Frame NextFrame(FrameSource* source) {
   return frame;
 }
 
-Image Decoded(const Frame& frame) {
+Image DecodedInColor(const Frame& frame) {
   PlanarImage planes;
   const Status status = DecodeFrame(frame, {.channels = 3}, &planes);
   EXPECT_TRUE(status.ok()) << status.message();
@@ -78,7 +78,7 @@ TEST(Scenes, GivesFramesOfTheSizeAskedFor) {
       EXPECT_EQ(frame.capture_time_ns, 0);
       EXPECT_EQ(frame.label, std::nullopt);
       EXPECT_EQ(frame.crop, Rect{});
-      const Image image = Decoded(frame);
+      const Image image = DecodedInColor(frame);
       EXPECT_EQ(image.width, width);
       EXPECT_EQ(image.height, height);
     }
@@ -96,7 +96,7 @@ TEST(Scenes, AreTheSameEveryTimeAndWithoutEnd) {
 TEST(Scenes, MoveALittleFromFrameToFrameAndLeaveNothingBehind) {
   const WhiteClothes clothes;
   const auto source = Open(clothes.spec(), {.width = 320, .height = 240});
-  const Image first = Decoded(NextFrame(source.get()));
+  const Image first = DecodedInColor(NextFrame(source.get()));
   Image before = first;
   // Of each pixel the darkest and the brightest that it has been.
   Image low = first;
@@ -104,7 +104,7 @@ TEST(Scenes, MoveALittleFromFrameToFrameAndLeaveNothingBehind) {
   for (int i = 0; i < 600; ++i) {
     const Frame frame = NextFrame(source.get());
     EXPECT_EQ(frame.name, clothes.spec() + ", frame " + std::to_string(i + 1));
-    const Image image = Decoded(frame);
+    const Image image = DecodedInColor(frame);
     EXPECT_LT(Difference(before, image), 0.1) << i;
     for (size_t k = 0; k < image.pixels.size(); ++k) {
       low.pixels[k] = std::min(low.pixels[k], image.pixels[k]);

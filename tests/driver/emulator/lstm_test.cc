@@ -57,7 +57,7 @@ int64_t Tanh(int64_t a, int64_t k) {
 
 // ---- An instruction with everything that it reads ----
 
-struct Layer {
+struct LstmLayer {
   LstmInstruction op;
   Bytes input, weights, records, hidden, cell;
 };
@@ -69,7 +69,7 @@ struct Outcome {
 
 int64_t Int8(const Bytes& bytes, size_t at) { return static_cast<int8_t>(bytes[at]); }
 
-Outcome Expected(const Layer& layer) {
+Outcome Expected(const LstmLayer& layer) {
   const LstmInstruction& op = layer.op;
   Outcome outcome = {Bytes(size_t{op.batch} * op.steps * op.units), layer.hidden, layer.cell};
   const size_t recurrent = size_t{4} * op.units * op.inputs;  // where R begins
@@ -128,8 +128,8 @@ Bytes RandomRecords(Rng& rng, size_t count) {
   return records;
 }
 
-Layer RandomLayer(Rng& rng) {
-  Layer layer;
+LstmLayer RandomLayer(Rng& rng) {
+  LstmLayer layer;
   LstmInstruction& op = layer.op;
   op.batch = static_cast<uint32_t>(rng.Int(1, 3));
   op.steps = static_cast<uint32_t>(rng.Int(1, 6));
@@ -154,7 +154,7 @@ Layer RandomLayer(Rng& rng) {
 }
 
 // Consecutive tensors, at odd addresses.
-Outcome RunLayer(Core& core, Layer layer) {
+Outcome RunLayer(Core& core, LstmLayer layer) {
   LstmInstruction& op = layer.op;
   uint32_t end = 1;
   const auto place = [&](uint32_t* address, size_t bytes) {
@@ -197,7 +197,7 @@ TEST(LstmInstruction, ComputesWhatThePageSays) {
   const auto direct = MakeCore();
   const auto stepped = MakeCore({.profile = SmallProfile(), .face = Face::kStepped});
   for (int round = 0; round < 300; ++round) {
-    const Layer layer = RandomLayer(rng);
+    const LstmLayer layer = RandomLayer(rng);
     SCOPED_TRACE("round " + std::to_string(round) + ": " + Disassemble(layer.op));
     const Outcome expected = Expected(layer);
     ASSERT_EQ(RunLayer(*direct, layer), expected);
@@ -209,8 +209,8 @@ TEST(LstmInstruction, ComputesWhatThePageSays) {
 
 // A layer without weights whose preactivations are biases: value(gate, unit).
 template <typename Value>
-Layer LayerOfBiases(uint32_t batch, uint32_t units, const Value& value) {
-  Layer layer;
+LstmLayer LayerOfBiases(uint32_t batch, uint32_t units, const Value& value) {
+  LstmLayer layer;
   layer.op = {.batch = batch,
               .steps = 1,
               .inputs = 1,
@@ -235,7 +235,7 @@ TEST(LstmInstruction, KnowsTheFunctionsOfGatesEverywhere) {
   const auto core = MakeCore({.profile = *FindDeviceProfile("")});
   constexpr int32_t kUnits = 128;
   for (int32_t first = -32768; first < 32768; first += kUnits) {
-    Layer layer = LayerOfBiases(
+    LstmLayer layer = LayerOfBiases(
         2, kUnits, [&](uint32_t, uint32_t unit) { return first + static_cast<int32_t>(unit); });
     // Two cells, so that it shows what the forget gate does.
     for (size_t u = 0; u < kUnits; ++u) {
@@ -249,7 +249,7 @@ TEST(LstmInstruction, KnowsTheFunctionsOfGatesEverywhere) {
 TEST(LstmInstruction, KnowsTheFunctionOfTheCellEverywhere) {
   const auto core = MakeCore({.profile = *FindDeviceProfile("")});
   // Nothing comes in, everything stays, everything goes out.
-  Layer layer = LayerOfBiases(65536, 1, [](uint32_t gate, uint32_t) {
+  LstmLayer layer = LayerOfBiases(65536, 1, [](uint32_t gate, uint32_t) {
     return gate == 0 ? -32768 : gate == 2 ? 0 : 32767;
   });
   for (size_t i = 0; i < 65536; ++i) {
@@ -265,7 +265,7 @@ TEST(LstmInstruction, KnowsTheFunctionOfTheCellEverywhere) {
 TEST(LstmInstruction, GoesOnWhereItsStateSays) {
   Rng rng(TestSeed(42));
   const auto core = MakeCore();
-  Layer whole = RandomLayer(rng);
+  LstmLayer whole = RandomLayer(rng);
   whole.op.batch = 1;
   whole.op.steps = 4;
   whole.hidden.resize(whole.op.units);
@@ -274,7 +274,7 @@ TEST(LstmInstruction, GoesOnWhereItsStateSays) {
   rng.Fill(whole.input);
   const Outcome expected = RunLayer(*core, whole);
 
-  Layer half = whole;
+  LstmLayer half = whole;
   half.op.steps = 2;
   const auto middle = whole.input.begin() + 2 * static_cast<ptrdiff_t>(whole.op.inputs);
   half.input.assign(whole.input.begin(), middle);
@@ -291,7 +291,7 @@ TEST(LstmInstruction, GoesOnWhereItsStateSays) {
 
 TEST(LstmInstruction, FaultsOnABadChannelRecord) {
   Rng rng(TestSeed(43));
-  Layer layer = RandomLayer(rng);
+  LstmLayer layer = RandomLayer(rng);
   layer.records = RandomRecords(rng, size_t{8} * layer.op.units);
   const uint32_t last = 8 * layer.op.units - 1;
   StoreLittleEndian<int32_t>(&layer.records[last * kChannelRecordBytes + 8], 128);

@@ -14,7 +14,7 @@ using isa::Value;
 
 namespace {
 
-constexpr uint32_t kOutputAddress = 0x8000;
+constexpr uint32_t kResizedAddress = 0x8000;
 
 // ---- One axis of the page's formulas ------------------------------------------------------------
 
@@ -146,10 +146,10 @@ std::pair<int64_t, int64_t> RowsUnder(const ResizeNearestNeighborInstruction& i)
 
 template <typename T>
 void ExpectFormula(Core& core, Rng& rng, T i) {
-  i.output_address = kOutputAddress;
+  i.output_address = kResizedAddress;
   const Bytes input = RandomBytes(rng, size_t{i.batch} * i.input_rows * i.input_w * i.channels);
   const Bytes expected = Expected(i, input);
-  ASSERT_EQ(RunOne(core, i, input, kOutputAddress, expected.size()), expected) << Disassemble(i);
+  ASSERT_EQ(RunOne(core, i, input, kResizedAddress, expected.size()), expected) << Disassemble(i);
 }
 
 template <typename T>

@@ -17,6 +17,7 @@
 
 #include "driver/emulator/isa_arithmetic.h"
 #include "runtime/kernels/conv2d.h"
+#include "tests/driver/emulator/random_scale.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
@@ -272,13 +273,6 @@ std::vector<uint8_t> KernelConv2D(const Layer& layer) {
 }
 
 // ---- Random layers ----
-
-double RandomScale(Rng& rng) {
-  const double sign = rng.OneIn(8) ? -1 : 1;
-  if (rng.OneIn(4)) return sign * rng.Pick({0.0, 0.5, 0.125, 3e-310, 1e300, 1.0 / 3});
-  const double fraction = rng.OneIn(2) ? 1 : 1 + rng.Real();  // powers of two make halves
-  return sign * std::ldexp(fraction, -rng.Int32(3, 14));
-}
 
 template <typename Op>
 void RandomRecords(Rng& rng, LayerOf<Op>* layer) {

@@ -20,6 +20,7 @@
 #include "driver/isa/memory_access.h"
 #include "driver/isa/timing.h"
 #include "tests/driver/emulator/emulated_program.h"
+#include "tests/driver/emulator/random_scale.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
@@ -266,7 +267,7 @@ void Randomize(Rng& rng, L2NormalizationInstruction& i) {
 // A band of rows of images that may be much larger. row_of(n, m, index, mode): the first and the
 // last input row that an output row needs.
 template <typename T, typename RowsOf>
-void Resize(Rng& rng, T& i, const RowsOf& rows_of) {
+void ResizeBand(Rng& rng, T& i, const RowsOf& rows_of) {
   i.batch = Size(rng, 1, 2);
   i.channels = Channels(rng);
   for (uint32_t* size : {&i.input_h, &i.input_w, &i.output_h, &i.output_w}) *size = Size(rng, 1, 7);
@@ -285,11 +286,11 @@ void Resize(Rng& rng, T& i, const RowsOf& rows_of) {
 void Randomize(Rng& rng, ResizeBilinearInstruction& i) {
   i.flags = Flags(rng, {kFlagInputUnsigned});
   const auto axis = (i.flags & kFlagInputUnsigned) != 0 ? stepped::RealAxis : stepped::IntegerAxis;
-  Resize(rng, i, [&](int64_t row) { return axis(i.input_h, i.output_h, row, i.mode).cells; });
+  ResizeBand(rng, i, [&](int64_t row) { return axis(i.input_h, i.output_h, row, i.mode).cells; });
 }
 
 void Randomize(Rng& rng, ResizeNearestNeighborInstruction& i) {
-  Resize(rng, i, [&](int64_t row) {
+  ResizeBand(rng, i, [&](int64_t row) {
     const int64_t cell = stepped::NearestCell(i.input_h, i.output_h, row, i.mode);
     return std::array<int64_t, 2>{cell, cell};
   });
@@ -367,12 +368,6 @@ bool Place(Rng& rng, Placed& placed) {
   }
   placed.instruction = *Decode(bytes);
   return true;
-}
-
-double RandomScale(Rng& rng) {
-  const double sign = rng.OneIn(8) ? -1 : 1;
-  if (rng.OneIn(4)) return sign * rng.Pick({0.0, 0.5, 0.125, 3e-310, 1e300, 1.0 / 3});
-  return sign * (rng.OneIn(2) ? 1 : 1 + rng.Real()) / static_cast<double>(1 << rng.Int(3, 14));
 }
 
 // Valid channel records where the instruction reads some.

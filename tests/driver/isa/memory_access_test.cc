@@ -34,7 +34,7 @@ TEST(AreApart, MeansNoByteInCommon) {
 
 // Memory in hundreds: input, weights, records, output of the convolution (40 bytes), the other
 // operand, the sum.
-Conv2DInstruction Conv() {
+Conv2DInstruction PointwiseConv() {
   return Assembled<Conv2DInstruction>(
       "weight_address=act+100, channel_address=act+200, output_address=act+300, batch=1, "
       "input_h=5, input_w=4, input_c=3, output_h=5, output_w=4, output_c=2, kernel_h=1, "
@@ -53,15 +53,15 @@ AddInstruction Add(uint32_t input1, uint32_t input2, uint32_t output) {
 }
 
 TEST(MayChain, TakesTheOutputAsEitherInput) {
-  EXPECT_TRUE(MayChain(Conv(), Add(300, 400, 500), {}));
-  EXPECT_TRUE(MayChain(Conv(), Add(400, 300, 500), {}));
-  EXPECT_FALSE(MayChain(Conv(), Add(400, 600, 500), {}));
-  EXPECT_FALSE(MayChain(Conv(), Add(301, 400, 500), {}));
+  EXPECT_TRUE(MayChain(PointwiseConv(), Add(300, 400, 500), {}));
+  EXPECT_TRUE(MayChain(PointwiseConv(), Add(400, 300, 500), {}));
+  EXPECT_FALSE(MayChain(PointwiseConv(), Add(400, 600, 500), {}));
+  EXPECT_FALSE(MayChain(PointwiseConv(), Add(301, 400, 500), {}));
 }
 
 TEST(MayChain, LetsTheSumLieOnAnOperand) {
-  EXPECT_TRUE(MayChain(Conv(), Add(300, 400, 300), {}));
-  EXPECT_TRUE(MayChain(Conv(), Add(300, 400, 400), {}));
+  EXPECT_TRUE(MayChain(PointwiseConv(), Add(300, 400, 300), {}));
+  EXPECT_TRUE(MayChain(PointwiseConv(), Add(300, 400, 400), {}));
 }
 
 TEST(MayChain, FollowsAConvolutionOnly) {
@@ -73,7 +73,7 @@ TEST(MayChain, FollowsAConvolutionOnly) {
       TransposeConv2DInstruction{
           .output_address = 300, .batch = 1, .output_h = 5, .output_w = 4, .output_c = 2},
       add, {}));
-  Conv2DInstruction no_groups = Conv();
+  Conv2DInstruction no_groups = PointwiseConv();
   no_groups.groups = 0;
   EXPECT_FALSE(MayChain(no_groups, add, {}));
 }
@@ -82,7 +82,7 @@ TEST(MayChain, TakesAllBytesInTheirOrder) {
   const auto with = [](auto change) {
     AddInstruction add = Add(300, 400, 500);
     change(add);
-    return MayChain(Conv(), add, {});
+    return MayChain(PointwiseConv(), add, {});
   };
   EXPECT_FALSE(with([](AddInstruction& i) { i.count3 = 39; }));
   EXPECT_FALSE(with([](AddInstruction& i) { i.count3 = 41; }));
@@ -109,28 +109,28 @@ TEST(MayChain, TakesAllBytesInTheirOrder) {
 
 TEST(MayChain, KeepsWhatIsStillToBeRead) {
   // The convolution must not write onto the other operand...
-  EXPECT_FALSE(MayChain(Conv(), Add(300, 300, 500), {}));
-  EXPECT_FALSE(MayChain(Conv(), Add(300, 339, 500), {}));
-  EXPECT_FALSE(MayChain(Conv(), Add(261, 300, 500), {}));
-  EXPECT_TRUE(MayChain(Conv(), Add(300, 340, 500), {}));
+  EXPECT_FALSE(MayChain(PointwiseConv(), Add(300, 300, 500), {}));
+  EXPECT_FALSE(MayChain(PointwiseConv(), Add(300, 339, 500), {}));
+  EXPECT_FALSE(MayChain(PointwiseConv(), Add(261, 300, 500), {}));
+  EXPECT_TRUE(MayChain(PointwiseConv(), Add(300, 340, 500), {}));
   // ... nor the sum onto what the convolution reads: input of 60, weights of 6, records of 32
   // bytes.
   for (const uint32_t sum : {0u, 59u, 61u, 105u, 161u, 231u}) {
-    EXPECT_FALSE(MayChain(Conv(), Add(300, 400, sum), {})) << sum;
+    EXPECT_FALSE(MayChain(PointwiseConv(), Add(300, 400, sum), {})) << sum;
   }
   for (const uint32_t sum : {60u, 106u, 160u, 232u}) {
-    EXPECT_TRUE(MayChain(Conv(), Add(300, 400, sum), {})) << sum;
+    EXPECT_TRUE(MayChain(PointwiseConv(), Add(300, 400, sum), {})) << sum;
   }
 }
 
 TEST(MayChain, LooksAtMemoryNotAtSegments) {
   const AddInstruction add = Add(kParameterSegment | 300, 400, 500);
-  EXPECT_TRUE(MayChain(Conv(), add, {.parameter_base = 7, .activation_base = 7}));
-  EXPECT_FALSE(MayChain(Conv(), add, {.parameter_base = 7, .activation_base = 8}));
+  EXPECT_TRUE(MayChain(PointwiseConv(), add, {.parameter_base = 7, .activation_base = 7}));
+  EXPECT_FALSE(MayChain(PointwiseConv(), add, {.parameter_base = 7, .activation_base = 8}));
   const AddInstruction other = Add(300, kParameterSegment | 300, 500);
-  EXPECT_FALSE(MayChain(Conv(), other, {.parameter_base = 39}));
-  EXPECT_TRUE(MayChain(Conv(), other, {.parameter_base = 40}));
-  EXPECT_TRUE(MayChain(Conv(), other, kSegmentsApart));
+  EXPECT_FALSE(MayChain(PointwiseConv(), other, {.parameter_base = 39}));
+  EXPECT_TRUE(MayChain(PointwiseConv(), other, {.parameter_base = 40}));
+  EXPECT_TRUE(MayChain(PointwiseConv(), other, kSegmentsApart));
 }
 
 }  // namespace

@@ -8,11 +8,11 @@
 namespace atollrt {
 namespace {
 
-constexpr ArraySize k64{64, 64};
+constexpr ArraySize kArray{64, 64};
 // A link of one byte per cycle.
 constexpr ScheduleOptions kSlowLink{
-    .array = k64, .clock_hz = 500'000'000, .link_bytes_per_second = 500'000'000};
-constexpr ScheduleOptions kNoLink{.array = k64, .clock_hz = 500'000'000};
+    .array = kArray, .clock_hz = 500'000'000, .link_bytes_per_second = 500'000'000};
+constexpr ScheduleOptions kNoLink{.array = kArray, .clock_hz = 500'000'000};
 
 TableInstruction Table(uint32_t input, uint32_t output, uint32_t count) {
   return {.input_address = input,

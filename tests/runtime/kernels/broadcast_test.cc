@@ -70,9 +70,9 @@ int64_t SourceIndex(const Sizes& source, const Sizes& target, int64_t index) {
 
 // Elements of a guarded buffer that follow no pattern.
 template <typename T>
-class Numbers : public GuardedBuffer {
+class GuardedNumbers : public GuardedBuffer {
  public:
-  Numbers(Rng* rng, const Sizes& shape)
+  GuardedNumbers(Rng* rng, const Sizes& shape)
       : GuardedBuffer(Count(shape) * sizeof(T), rng->Pick({kEnd, kStart})) {
     for (size_t i = 0; i < size(); ++i) data()[i] = static_cast<uint8_t>(rng->Next());
   }
@@ -101,9 +101,9 @@ void TestRandomShapes(uint64_t seed) {
     }
     // Dimensions of size 1 may be left out in front.
     while (!shape1.empty() && shape1.front() == 1) shape1.erase(shape1.begin());
-    Numbers<T> x1(&rng, shape1), x2(&rng, shape2);
+    GuardedNumbers<T> x1(&rng, shape1), x2(&rng, shape2);
     const Broadcast broadcast = MakeBroadcast(shape1, shape2);
-    const int64_t count = static_cast<int64_t>(Numbers<T>::Count(target));
+    const int64_t count = static_cast<int64_t>(GuardedNumbers<T>::Count(target));
     ASSERT_EQ(broadcast.count, count);
     std::vector<uint64_t> y(static_cast<size_t>(count) + 1, 7);
     const auto combine = [](T a, T b) {

@@ -15,7 +15,7 @@
 namespace atollrt {
 namespace {
 
-DepthwiseConv2DParams RandomParams(Rng* rng, ConvShape (*geometry)(Rng* rng) = SmallGeometry) {
+DepthwiseConv2DParams RandomDepthwise(Rng* rng, ConvShape (*geometry)(Rng* rng) = SmallGeometry) {
   DepthwiseConv2DParams p;
   p.shape = geometry(rng);
   ConvShape& s = p.shape;
@@ -25,22 +25,25 @@ DepthwiseConv2DParams RandomParams(Rng* rng, ConvShape (*geometry)(Rng* rng) = S
   return p;
 }
 
-int64_t WeightBytes(const ConvShape& s) { return int64_t{s.kernel_h} * s.kernel_w * s.output_c; }
+int64_t DepthwiseWeightBytes(const ConvShape& s) {
+  return int64_t{s.kernel_h} * s.kernel_w * s.output_c;
+}
 
-void ExpectEqualsReference(Rng* rng, const DepthwiseConv2DParams& p, CpuFeatures features,
-                           ThreadPool* pool) {
-  ExpectEqualsReference<DepthwiseConv2D>(rng, p, WeightBytes(p.shape), ReferenceDepthwiseConv2D,
-                                         features, pool, [](const auto&) {});
+void ExpectDepthwiseEqualsReference(Rng* rng, const DepthwiseConv2DParams& p, CpuFeatures features,
+                                    ThreadPool* pool) {
+  ExpectEqualsReference<DepthwiseConv2D>(rng, p, DepthwiseWeightBytes(p.shape),
+                                         ReferenceDepthwiseConv2D, features, pool,
+                                         [](const auto&) {});
 }
 
 TEST(DepthwiseConv2D, EqualsTheReferenceForRandomLayersOnEveryCpuLevel) {
   Rng rng(TestSeed(1));
   ThreadPool two(2), three(3);
   for (int i = 0; i < 600 && !testing::Test::HasFailure(); ++i) {
-    const DepthwiseConv2DParams params = RandomParams(&rng);
+    const DepthwiseConv2DParams params = RandomDepthwise(&rng);
     for (const CpuFeatures features : AvailableCpuLevels()) {
       ThreadPool* pool = rng.Pick<ThreadPool*>({nullptr, nullptr, &two, &three});
-      ExpectEqualsReference(&rng, params, features, pool);
+      ExpectDepthwiseEqualsReference(&rng, params, features, pool);
     }
   }
 }
@@ -50,7 +53,7 @@ TEST(DepthwiseConv2D, EqualsTheReferenceForWideImages) {
   Rng rng(TestSeed(2));
   ThreadPool three(3);
   for (int i = 0; i < 6 && !testing::Test::HasFailure(); ++i) {
-    DepthwiseConv2DParams p = RandomParams(&rng);
+    DepthwiseConv2DParams p = RandomDepthwise(&rng);
     p.shape = {.input_h = 3, .input_w = rng.Int32(100, 200), .input_c = rng.Int32(60, 100)};
     p.shape.kernel_h = p.shape.kernel_w = 3;
     p.shape.pad_top = p.shape.pad_left = 1;
@@ -59,7 +62,7 @@ TEST(DepthwiseConv2D, EqualsTheReferenceForWideImages) {
     p.shape.output_c = p.shape.input_c * rng.Int32(1, 2);
     p.output = RandomOutputStage(&rng, p.shape.output_c, 9 * 128.0 * 64);
     for (const CpuFeatures features : AvailableCpuLevels())
-      ExpectEqualsReference(&rng, p, features, &three);
+      ExpectDepthwiseEqualsReference(&rng, p, features, &three);
   }
 }
 
@@ -82,11 +85,11 @@ TEST(DepthwiseConv2D, LeavesOutWhatNoWindowReaches) {
   for (int round = 0; round < 20; ++round) {
     const DepthwiseConv2DParams p = make(rng.Int32(60, 300), rng.Int32(1, 40), rng.Int32(1, 30));
     for (const CpuFeatures features : AvailableCpuLevels()) {
-      ExpectEqualsReference(&rng, p, features, &one);
+      ExpectDepthwiseEqualsReference(&rng, p, features, &one);
     }
   }
   DepthwiseConv2DParams huge = make(INT32_MAX, 1 << 16, 1);
-  const std::vector<uint8_t> weights(static_cast<size_t>(WeightBytes(huge.shape)), 1);
+  const std::vector<uint8_t> weights(static_cast<size_t>(DepthwiseWeightBytes(huge.shape)), 1);
   huge.weights = weights.data();
   for (const CpuFeatures features : AvailableCpuLevels()) {
     const auto conv = DepthwiseConv2D::Prepare(huge, features);
@@ -104,7 +107,7 @@ TEST(DepthwiseConv2D, IsExactForWeightsAndActivationsAtTheBounds) {
     s.kernel_h = s.kernel_w = kernel;
     s.pad_top = s.pad_left = kernel / 2;
     p.output = RandomOutputStage(&rng, s.output_c, kernel * kernel * 128.0 * 128);
-    ExpectExactAtTheBounds<DepthwiseConv2D>(p, WeightBytes(s), ReferenceDepthwiseConv2D);
+    ExpectExactAtTheBounds<DepthwiseConv2D>(p, DepthwiseWeightBytes(s), ReferenceDepthwiseConv2D);
   }
 }
 
@@ -113,10 +116,11 @@ TEST(DepthwiseConv2D, LeavesOutTapsFarFromTheImage) {
   Rng rng(TestSeed(8));
   ThreadPool two(2);
   for (int i = 0; i < 200 && !testing::Test::HasFailure(); ++i) {
-    const DepthwiseConv2DParams params = RandomParams(&rng, FarGeometry);
+    const DepthwiseConv2DParams params = RandomDepthwise(&rng, FarGeometry);
     for (const CpuFeatures features : AvailableCpuLevels()) {
-      ExpectEqualsReference(&rng, params, features, rng.Pick<ThreadPool*>({nullptr, &two}));
-      ExpectLittleScratch<DepthwiseConv2D>(params, WeightBytes(params.shape), features);
+      ExpectDepthwiseEqualsReference(&rng, params, features,
+                                     rng.Pick<ThreadPool*>({nullptr, &two}));
+      ExpectLittleScratch<DepthwiseConv2D>(params, DepthwiseWeightBytes(params.shape), features);
     }
   }
 }

@@ -170,7 +170,7 @@ TEST(FloatArithmetic, TurnsInfinitiesIntoTheLargestNumbers) {
               ElementsAre(std::numeric_limits<float>::max(), std::numeric_limits<float>::lowest()));
 }
 
-std::vector<float> Function(OneNode node, const std::vector<float>& x) {
+std::vector<float> FunctionOf(OneNode node, const std::vector<float>& x) {
   node.Input<float>(DataType::kFloat32, {1, static_cast<int32_t>(x.size())}, x);
   std::vector<float> result = node.Output(DataType::kFloat32).Run<float>();
   EXPECT_TRUE(node.status().ok()) << node.status().message();
@@ -178,20 +178,20 @@ std::vector<float> Function(OneNode node, const std::vector<float>& x) {
 }
 
 TEST(FloatFunctions, ArePlain) {
-  EXPECT_THAT(Function(OneNode(OpType::kRELU), {-2, 9, kInfinity}),
+  EXPECT_THAT(FunctionOf(OneNode(OpType::kRELU), {-2, 9, kInfinity}),
               ElementsAre(0, 9, std::numeric_limits<float>::max()));
-  EXPECT_THAT(Function(OneNode(OpType::kRELU6), {-2, 3, 9}), ElementsAre(0, 3, 6));
-  EXPECT_THAT(Function(OneNode(OpType::kRELU_N1_TO_1), {-2, 0.5f, 9}), ElementsAre(-1, 0.5f, 1));
-  EXPECT_THAT(Function(OneNode(OpType::kLEAKY_RELU, LeakyReluOptions{.alpha = 0.5f}), {-2, 3}),
+  EXPECT_THAT(FunctionOf(OneNode(OpType::kRELU6), {-2, 3, 9}), ElementsAre(0, 3, 6));
+  EXPECT_THAT(FunctionOf(OneNode(OpType::kRELU_N1_TO_1), {-2, 0.5f, 9}), ElementsAre(-1, 0.5f, 1));
+  EXPECT_THAT(FunctionOf(OneNode(OpType::kLEAKY_RELU, LeakyReluOptions{.alpha = 0.5f}), {-2, 3}),
               ElementsAre(-1, 3));
-  EXPECT_THAT(Function(OneNode(OpType::kHARD_SWISH), {-4, 0, 4}), ElementsAre(0, 0, 4));
-  EXPECT_THAT(Function(OneNode(OpType::kLOGISTIC), {0, kInfinity}), ElementsAre(0.5f, 1));
-  EXPECT_THAT(Function(OneNode(OpType::kTANH), {0, kInfinity}), ElementsAre(0, 1));
-  EXPECT_THAT(Function(OneNode(OpType::kEXP), {0, -kInfinity}), ElementsAre(1, 0));
-  EXPECT_THAT(Function(OneNode(OpType::kSQRT), {4, 9}), ElementsAre(2, 3));
-  EXPECT_THAT(Function(OneNode(OpType::kRSQRT), {4, 16}), ElementsAre(0.5f, 0.25f));
-  EXPECT_THAT(Function(OneNode(OpType::kL2_NORMALIZATION), {3, 4}), ElementsAre(0.6f, 0.8f));
-  EXPECT_THAT(Function(OneNode(OpType::kLOG_SOFTMAX), {1, 1}),
+  EXPECT_THAT(FunctionOf(OneNode(OpType::kHARD_SWISH), {-4, 0, 4}), ElementsAre(0, 0, 4));
+  EXPECT_THAT(FunctionOf(OneNode(OpType::kLOGISTIC), {0, kInfinity}), ElementsAre(0.5f, 1));
+  EXPECT_THAT(FunctionOf(OneNode(OpType::kTANH), {0, kInfinity}), ElementsAre(0, 1));
+  EXPECT_THAT(FunctionOf(OneNode(OpType::kEXP), {0, -kInfinity}), ElementsAre(1, 0));
+  EXPECT_THAT(FunctionOf(OneNode(OpType::kSQRT), {4, 9}), ElementsAre(2, 3));
+  EXPECT_THAT(FunctionOf(OneNode(OpType::kRSQRT), {4, 16}), ElementsAre(0.5f, 0.25f));
+  EXPECT_THAT(FunctionOf(OneNode(OpType::kL2_NORMALIZATION), {3, 4}), ElementsAre(0.6f, 0.8f));
+  EXPECT_THAT(FunctionOf(OneNode(OpType::kLOG_SOFTMAX), {1, 1}),
               ElementsAre(-std::log(2.0f), -std::log(2.0f)));
 }
 

@@ -19,24 +19,26 @@ Graph GraphOf(size_t steps) {
   return graph;
 }
 
-StepNodes Step(int32_t number, std::vector<int32_t> inputs) {
+StepNodes StepOfNode(int32_t number, std::vector<int32_t> inputs) {
   return {.nodes = {number}, .inputs = std::move(inputs), .outputs = {number}};
 }
 
 TEST(OrderSteps, KeepsWhatIsInOrder) {
-  EXPECT_THAT(*OrderSteps(GraphOf(3), {Step(0, {}), Step(1, {0, -1}), Step(2, {0, 1, 1})}),
+  EXPECT_THAT(*OrderSteps(GraphOf(3),
+                          {StepOfNode(0, {}), StepOfNode(1, {0, -1}), StepOfNode(2, {0, 1, 1})}),
               ElementsAre(0, 1, 2));
 }
 
 TEST(OrderSteps, TakesWhatComesTooEarlyInTheNextRound) {
-  EXPECT_THAT(*OrderSteps(GraphOf(4), {Step(0, {1}), Step(1, {3}), Step(2, {}), Step(3, {2})}),
+  EXPECT_THAT(*OrderSteps(GraphOf(4), {StepOfNode(0, {1}), StepOfNode(1, {3}), StepOfNode(2, {}),
+                                       StepOfNode(3, {2})}),
               ElementsAre(2, 3, 1, 0));
 }
 
 TEST(OrderSteps, NamesACycle) {
-  EXPECT_EQ(OrderSteps(GraphOf(2), {Step(0, {1}), Step(1, {0})}).status().code(),
+  EXPECT_EQ(OrderSteps(GraphOf(2), {StepOfNode(0, {1}), StepOfNode(1, {0})}).status().code(),
             StatusCode::kInternal);
-  EXPECT_EQ(OrderSteps(GraphOf(1), {Step(0, {0})}).status().code(), StatusCode::kInternal);
+  EXPECT_EQ(OrderSteps(GraphOf(1), {StepOfNode(0, {0})}).status().code(), StatusCode::kInternal);
 }
 
 // Round after round through all that is left, as the order is defined.
@@ -71,7 +73,7 @@ TEST(OrderSteps, GoesRoundAfterRound) {
         if (rng.OneIn(3)) continue;
         inputs.push_back(hidden[static_cast<size_t>(rng.Int(0, static_cast<int64_t>(at) - 1))]);
       }
-      steps[static_cast<size_t>(hidden[at])] = Step(hidden[at], std::move(inputs));
+      steps[static_cast<size_t>(hidden[at])] = StepOfNode(hidden[at], std::move(inputs));
     }
     ASSERT_EQ(*OrderSteps(GraphOf(steps.size()), steps), OrderByRounds(steps));
   }

@@ -44,7 +44,7 @@ TEST(LatencyWindow, HasTheLastThousand) {
   EXPECT_EQ(latencies.p99_us, 2489);
 }
 
-WorkerRecord Worker(const std::string& name, int64_t up_ms, int64_t answered, int64_t done) {
+WorkerRecord RecordOf(const std::string& name, int64_t up_ms, int64_t answered, int64_t done) {
   WorkerRecord record;
   record.worker = name;
   record.device = "emu";
@@ -59,14 +59,14 @@ WorkerRecord Worker(const std::string& name, int64_t up_ms, int64_t answered, in
 
 TEST(FleetView, CountsBecomeRatesByTheWorkersClock) {
   FleetView view;
-  view.Look({Worker("a", 1000, 10, 0)}, {});
+  view.Look({RecordOf("a", 1000, 10, 0)}, {});
   EXPECT_EQ(view.RatesOf("a"), nullptr);
-  WorkerRecord later = Worker("a", 3000, 50, 6);
+  WorkerRecord later = RecordOf("a", 3000, 50, 6);
   later.frames.failed = 2;
   later.jobs.failed = 1;
   later.frames.busy = 4;
   later.frames.late = 8;
-  view.Look({later, Worker("b", 10, 0, 0)}, {});
+  view.Look({later, RecordOf("b", 10, 0, 0)}, {});
   ASSERT_NE(view.RatesOf("a"), nullptr);
   EXPECT_EQ(view.RatesOf("a")->answered, 20);
   EXPECT_EQ(view.RatesOf("a")->jobs, 3);
@@ -85,22 +85,22 @@ TEST(FleetView, CountsBecomeRatesByTheWorkersClock) {
 TEST(FleetView, AnotherProcessOfTheSameNameHasNoRates) {
   for (const bool is_younger : {true, false}) {
     FleetView view;
-    view.Look({Worker("a", 5000, 100, 0)}, {});
-    WorkerRecord other = Worker("a", is_younger ? 100 : 9000, 5, 0);
+    view.Look({RecordOf("a", 5000, 100, 0)}, {});
+    WorkerRecord other = RecordOf("a", is_younger ? 100 : 9000, 5, 0);
     if (!is_younger) other.pid = 8;
     view.Look({other}, {});
     EXPECT_EQ(view.RatesOf("a"), nullptr);
   }
   // Counts that shrink are no rates, whoever says them.
   FleetView view;
-  view.Look({Worker("a", 5000, 100, 0)}, {});
-  view.Look({Worker("a", 6000, 99, 0)}, {});
+  view.Look({RecordOf("a", 5000, 100, 0)}, {});
+  view.Look({RecordOf("a", 6000, 99, 0)}, {});
   EXPECT_EQ(view.RatesOf("a"), nullptr);
 }
 
 TEST(FleetView, TablesTakeWhateverWorkersSay) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  WorkerRecord record = Worker("liar", kMost, kMost, kMost);
+  WorkerRecord record = RecordOf("liar", kMost, kMost, kMost);
   record.frames = {.answered = kMost, .busy = kMost, .late = kMost, .failed = kMost};
   record.jobs = {.done = kMost, .repeated = kMost, .failed = kMost, .returned = kMost};
   record.latencies = {.count = kMost, .p50_us = kMost, .p99_us = kMost};
@@ -110,7 +110,7 @@ TEST(FleetView, TablesTakeWhateverWorkersSay) {
   record.models.resize(1);
   record.models[0].name = "a\x1b" + std::string(5000, 'y');
   FleetView view;
-  view.Look({Worker("liar", 0, 0, 0)}, {});
+  view.Look({RecordOf("liar", 0, 0, 0)}, {});
   view.Look({record}, {{"m\r", kMost}});
   for (const std::string& text : {StatusTable(view.workers(), view.waiting()), TopTable(view)}) {
     for (const char c : text) EXPECT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= ' ');
@@ -125,12 +125,12 @@ TEST(FleetView, TablesTakeWhateverWorkersSay) {
 
 TEST(FleetView, TheReportHasNothingThatIsNotKnown) {
   FleetView view;
-  view.Look({Worker("a", 1000, 0, 0)}, {});
+  view.Look({RecordOf("a", 1000, 0, 0)}, {});
   auto json = ParseJson(TopJson(view));
   ASSERT_TRUE(json.ok());
   EXPECT_TRUE((*json)["workers"][0]["per_second"].is_null());
   EXPECT_TRUE((*json)["workers"][0]["latency_p50_us"].is_null());
-  WorkerRecord later = Worker("a", 2000, 30, 0);
+  WorkerRecord later = RecordOf("a", 2000, 30, 0);
   later.latencies = {.count = 30, .p50_us = 400, .p99_us = 900};
   view.Look({later}, {{"fashion", 5}});
   json = ParseJson(TopJson(view));
