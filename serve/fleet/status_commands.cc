@@ -25,23 +25,48 @@ using Json = nlohmann::json;
 
 constexpr size_t kMaxWorkers = 10'000;
 
-// All workers of the list.
-Result<std::vector<WorkerRecord>> ListWorkers(const FleetStreams& streams) {
+// Subjects of a stream that match `filter`, with how many messages each has; none if there is no
+// such stream.
+Result<std::map<std::string, uint64_t>> ListSubjects(const FleetConnection& connection,
+                                                     const char* stream, const char* filter) {
+  jsOptions options;
+  jsOptions_Init(&options);
+  options.Stream.Info.SubjectsFilter = filter;
+  NatsPtr<jsStreamInfo> info;
+  std::map<std::string, uint64_t> subjects;
+  const natsStatus status =
+      js_GetStreamInfo(NatsOut(&info), connection.jetstream(), stream, &options, nullptr);
+  if (status == NATS_NOT_FOUND) return subjects;
+  if (status != NATS_OK) return NatsStatus(status, std::string("stream ") + stream);
+  if (info->State.Subjects == nullptr) return subjects;
+  for (int i = 0; i < info->State.Subjects->Count; ++i) {
+    const auto& one = info->State.Subjects->List[i];
+    subjects[one.Subject] = one.Msgs;
+  }
+  return subjects;
+}
+
+// All workers of the list. (kvStore_Keys watches the bucket, and waits without an end for a record
+// that was there when it began and has expired since.)
+Result<std::vector<WorkerRecord>> ListWorkers(const FleetConnection& connection,
+                                              const FleetStreams& streams) {
+  const std::string prefix = std::string("$KV.") + kWorkerBucket + ".";
+  ATOLL_ASSIGN_OR_RETURN(const auto subjects,
+                         ListSubjects(connection, (std::string("KV_") + kWorkerBucket).c_str(),
+                                      (prefix + ">").c_str()));
   ATOLL_ASSIGN_OR_RETURN(const NatsPtr<kvStore> store, streams.OpenBucket(kWorkerBucket));
-  kvKeysList keys = {};
-  natsStatus status = kvStore_Keys(&keys, store.get(), nullptr);
-  if (status == NATS_NOT_FOUND) return std::vector<WorkerRecord>();
-  if (status != NATS_OK) return NatsStatus(status, "list of workers");
   std::vector<WorkerRecord> workers;
-  for (int i = 0; i < keys.Count && workers.size() < kMaxWorkers; ++i) {
+  for (const auto& [subject, messages] : subjects) {
+    if (workers.size() == kMaxWorkers) break;
+    if (!subject.starts_with(prefix)) continue;
+    const std::string key = subject.substr(prefix.size());
     NatsPtr<kvEntry> entry;
     // One may go meanwhile.
-    if (kvStore_Get(NatsOut(&entry), store.get(), keys.Keys[i]) != NATS_OK) continue;
+    if (kvStore_Get(NatsOut(&entry), store.get(), key.c_str()) != NATS_OK) continue;
     auto record = ParseWorker({static_cast<const char*>(kvEntry_Value(entry.get())),
                                static_cast<size_t>(kvEntry_ValueLen(entry.get()))});
-    if (record.ok() && record->worker == keys.Keys[i]) workers.push_back(*std::move(record));
+    if (record.ok() && record->worker == key) workers.push_back(*std::move(record));
   }
-  kvKeysList_Destroy(&keys);
   std::sort(workers.begin(), workers.end(),
             [](const WorkerRecord& a, const WorkerRecord& b) { return a.worker < b.worker; });
   return workers;
@@ -49,17 +74,11 @@ Result<std::vector<WorkerRecord>> ListWorkers(const FleetStreams& streams) {
 
 // Jobs that wait, by model.
 std::map<std::string, uint64_t> ListWaiting(const FleetConnection& connection) {
-  jsOptions options;
-  jsOptions_Init(&options);
-  options.Stream.Info.SubjectsFilter = "atoll.work.>";
-  NatsPtr<jsStreamInfo> info;
   std::map<std::string, uint64_t> waiting;
-  const natsStatus status =
-      js_GetStreamInfo(NatsOut(&info), connection.jetstream(), kWorkStream, &options, nullptr);
-  if (status != NATS_OK || info->State.Subjects == nullptr) return waiting;
-  for (int i = 0; i < info->State.Subjects->Count; ++i) {
-    const auto& one = info->State.Subjects->List[i];
-    if (const auto address = ParseWorkSubject(one.Subject)) waiting[address->model] += one.Msgs;
+  const auto subjects = ListSubjects(connection, kWorkStream, "atoll.work.>");
+  if (!subjects.ok()) return waiting;
+  for (const auto& [subject, messages] : *subjects) {
+    if (const auto address = ParseWorkSubject(subject)) waiting[address->model] += messages;
   }
   return waiting;
 }
@@ -73,7 +92,7 @@ int RunStatus(const FleetCommand& command, bool watches) {
   if (const Status status = streams.EnsureWithin(kPatience.count()); !status.ok())
     return Fail(status);
   while (true) {
-    const auto workers = TryFor(kPatience, [&] { return ListWorkers(streams); });
+    const auto workers = TryFor(kPatience, [&] { return ListWorkers(**connection, streams); });
     if (!workers.ok()) return Fail(workers.status());
     const auto waiting = ListWaiting(**connection);
     if (command.json) {
@@ -108,7 +127,7 @@ int RunTop(const TopCommand& command) {
   FleetView view;
   // The first look is at counts alone.
   for (int64_t look = 0;; ++look) {
-    auto workers = TryFor(kPatience, [&] { return ListWorkers(streams); });
+    auto workers = TryFor(kPatience, [&] { return ListWorkers(**connection, streams); });
     if (!workers.ok()) return Fail(workers.status());
     view.Look(*std::move(workers), ListWaiting(**connection));
     if (look > 0) {
