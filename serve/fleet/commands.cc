@@ -223,18 +223,20 @@ int RunList(const FleetCommand& command) {
   const ObjectStore store(connection->get(), kModelBucket);
   const auto objects = TryFor(kPatience, [&] { return store.List(kMaxObjects); });
   if (!objects.ok()) return Fail(objects.status());
+  // By the model's object and what they were made from.
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> forms_of;
+  for (const ObjectInfo& object : *objects) {
+    if (auto compiled = ParseCompiledObjectName(object.name)) {
+      forms_of[{ModelObjectName(compiled->model.name, compiled->model.version), object.made_from}]
+          .push_back(std::move(compiled->form));
+    }
+  }
   Json list = Json::array();
   for (const ObjectInfo& object : *objects) {
     const auto model = ParseModelObjectName(object.name);
     if (!model) continue;
     // Those that were made from what is there now.
-    std::vector<std::string> forms;
-    for (const ObjectInfo& other : *objects) {
-      auto compiled = ParseCompiledObjectName(other.name);
-      if (compiled && compiled->model == *model && other.made_from == object.sha256) {
-        forms.push_back(std::move(compiled->form));
-      }
-    }
+    const std::vector<std::string>& forms = forms_of[{object.name, object.sha256}];
     if (command.json) {
       list.push_back({{"name", model->name},
                       {"version", model->version},
@@ -256,19 +258,31 @@ int RunList(const FleetCommand& command) {
   return kOk;
 }
 
+struct BothSides {
+  std::unique_ptr<FleetConnection> here, there;
+};
+
+// With what a fleet needs in the domain of the command, here, which is made where it is missing.
+// `there` is another domain of JetStream, through the same server.
+Result<BothSides> ConnectBothSides(const FleetCommand& command, const std::string& there,
+                                   const char* client) {
+  BothSides sides;
+  ATOLL_ASSIGN_OR_RETURN(sides.here, Connect(command.connection, client, false));
+  ConnectionOptions elsewhere = command.connection;
+  elsewhere.domain = there;
+  ATOLL_ASSIGN_OR_RETURN(sides.there, Connect(elsewhere, client, false));
+  ATOLL_RETURN_IF_ERROR(
+      FleetStreams(sides.here.get(), command.streams).EnsureWithin(kPatience.count()));
+  return sides;
+}
+
 int RunCopy(const FleetCommand& command, const std::string& from) {
-  const auto connection = Connect(command.connection, "atoll fleet models copy", false);
-  if (!connection.ok()) return Fail(connection.status());
-  FleetCommand elsewhere = command;
-  elsewhere.connection.domain = from;
-  const auto source = Connect(elsewhere.connection, "atoll fleet models copy", false);
-  if (!source.ok()) return Fail(source.status());
-  const FleetStreams streams(connection->get(), command.streams);
-  if (const Status status = streams.EnsureWithin(kPatience.count()); !status.ok())
-    return Fail(status);
+  const auto sides = ConnectBothSides(command, from, "atoll fleet models copy");
+  if (!sides.ok()) return Fail(sides.status());
+  const FleetStreams streams(sides->here.get(), command.streams);
   const Status own = TryFor(kPatience, [&] { return streams.CheckHasOwnModels(); });
   if (!own.ok()) return Fail(own);
-  const ObjectStore there(source->get(), kModelBucket), here(connection->get(), kModelBucket);
+  const ObjectStore there(sides->there.get(), kModelBucket), here(sides->here.get(), kModelBucket);
   const auto objects = TryFor(kPatience, [&] { return there.List(kMaxObjects); });
   if (!objects.ok()) return Fail(objects.status());
   for (const ObjectInfo& object : *objects) {
@@ -291,19 +305,11 @@ int RunCopy(const FleetCommand& command, const std::string& from) {
 
 int RunMirror(const FleetCommand& command, const std::string& from) {
   if (!IsDomain(from)) return Fail(kUsage, "'" + from + "' is no domain of JetStream");
-  const auto connection = Connect(command.connection, "atoll fleet models mirror", false);
-  if (!connection.ok()) return Fail(connection.status());
-  FleetCommand elsewhere = command;
-  elsewhere.connection.domain = from;
-  const auto source = Connect(elsewhere.connection, "atoll fleet models mirror", false);
-  if (!source.ok()) return Fail(source.status());
-  // The other ones, and the place of the one that becomes a mirror, are made where they are
-  // missing.
-  const FleetStreams streams(connection->get(), command.streams);
-  if (const Status status = streams.EnsureWithin(kPatience.count()); !status.ok())
-    return Fail(status);
+  const auto sides = ConnectBothSides(command, from, "atoll fleet models mirror");
+  if (!sides.ok()) return Fail(sides.status());
+  const FleetStreams streams(sides->here.get(), command.streams);
   // It has to be there.
-  const ObjectStore there(source->get(), kModelBucket);
+  const ObjectStore there(sides->there.get(), kModelBucket);
   const auto objects = TryFor(kPatience, [&] { return there.List(kMaxObjects); });
   if (!objects.ok()) return Fail(objects.status());
   const Status status = TryFor(kPatience, [&] { return streams.MirrorModels(from); });
