@@ -35,7 +35,6 @@
 #include "driver/isa/timing.h"
 #include "driver/profiles/device_profile.h"
 #include "driver/usb/usb_transport.h"
-#include "runtime/base/buffer.h"
 #include "runtime/base/thread_pool.h"
 #include "runtime/kernels/cpu_features.h"
 
