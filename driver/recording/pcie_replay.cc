@@ -269,7 +269,8 @@ Result<ReplayPcieBus::Answer> ReplayPcieBus::Next(const PcieCall& wanted) {
   if (wanted.kind == PcieKind::kPresent) {
     return last_presence_ < events.size() ? answer(last_presence_) : Answer();
   }
-  if (wanted.kind == PcieKind::kAwait && timed_out_) {
+  // Where looks at the device come next, the recorded session had waited for long enough.
+  if (wanted.kind == PcieKind::kAwait && (timed_out_ || found > next_)) {
     return Answer{.status = Timeout("no interrupt is recorded"), .waits = true};
   }
   if (wanted.kind == PcieKind::kWrite && last_write_ < events.size() &&

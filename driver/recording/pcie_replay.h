@@ -27,7 +27,8 @@ struct RecordedPcieSession;
 // Waiting is a matter of time, and so not compared: reads of registers, time-outs, writes that
 // repeat the last one, looks whether a function is there. What is recorded of these is passed over
 // where the session does not do it; where it does and there is nothing recorded, the last answer
-// holds, or one time-out follows the other. Time-outs come long before their deadline.
+// holds, or a wait times out: after another one, and in front of looks at the device, for which the
+// recorded session may have been late. Time-outs come long before their deadline.
 class ReplayPcieBus final : public PcieBus, public std::enable_shared_from_this<ReplayPcieBus> {
  public:
   // Takes hostile bytes. kInvalidArgument if they are no recording of PCIe.

@@ -41,8 +41,10 @@ constexpr size_t kScratchBytes = 256 << 10;
 // What a client may send while its request is being answered.
 constexpr size_t kPendingBytes = 64 << 10;
 // After a refusal: until the other side has closed, too. If we closed while bytes of its are
-// unread, TCP would reset the connection, which may cost it the answer.
+// unread, TCP would reset the connection, which may cost it the answer. After the last bytes, and
+// at most.
 constexpr int64_t kLingerNs = 5 * kNsPerSecond;
+constexpr int64_t kLingerMaxNs = 30 * kNsPerSecond;
 // After accept() found no descriptor or memory free.
 constexpr timeval kAcceptPause = {.tv_sec = 0, .tv_usec = 100'000};
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -93,7 +95,7 @@ struct Connection : HttpRequestParser::Client {
 
   std::string out_head, out_body;  // on their way to the client
   size_t out_sent = 0;
-  int64_t transfer_start_ns = 0;  // of a body, or of an answer
+  int64_t transfer_start_ns = 0;  // of a body, of an answer, of the wait for the other side
   int64_t idle_since_ns = 0;
 
   size_t out_size() const { return out_head.size() + out_body.size(); }
@@ -474,7 +476,9 @@ class Server : public HttpServer {
       const std::string_view bytes(scratch_.data(), static_cast<size_t>(got));
       if (waits) {
         connection->pending += bytes;
-      } else if (connection->state != State::kLinger) {
+      } else if (connection->state == State::kLinger) {
+        LingerOn(connection);
+      } else {
         Parse(connection, bytes);
       }
       if (connection->tls == nullptr && bytes.size() < scratch_.size()) return;
@@ -647,7 +651,12 @@ class Server : public HttpServer {
   void BeginLinger(Connection* connection) {
     connection->parser.Drop();
     event_add(connection->readable.get(), nullptr);
-    SetTimer(connection, kLingerNs);
+    connection->transfer_start_ns = MonotonicNs();
+    LingerOn(connection);
+  }
+  static void LingerOn(Connection* connection) {
+    const int64_t left_ns = connection->transfer_start_ns + kLingerMaxNs - MonotonicNs();
+    SetTimer(connection, std::clamp<int64_t>(left_ns, 0, kLingerNs));
   }
 
   std::vector<Listener> listeners_;
