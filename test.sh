@@ -152,7 +152,7 @@ case $mode in
     run release vm -L '^vm$' -LE slow
     suite asan -LE '^(slow|lint|vm|browser)$'
     suite tsan -LE slow
-    build clang
+    build clang-warnings
     ;;
   arm64) arm64 ;;
   full)

@@ -45,6 +45,9 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # What only a file knows is known to its unity, too.
   list(APPEND untrue_warnings $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+elseif(CMAKE_UNITY_BUILD)
+  # To clang files that are compiled as one shadow each other's constants.
+  list(APPEND untrue_warnings $<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow>)
 endif()
 function(atoll_warnings target)
   target_compile_options(${target} PRIVATE -Wall -Wextra $<$<COMPILE_LANGUAGE:CXX>:-Wshadow -Wconversion -Wno-sign-conversion> ${untrue_warnings})

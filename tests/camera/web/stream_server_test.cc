@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "atoll/camera/web.h"
+#include "tests/support/eventually.h"
 #include "tests/support/rng.h"
 #include "tests/support/web_client.h"
 
@@ -54,16 +55,6 @@ std::unique_ptr<StreamServer> StartServer(StreamServerOptions options = FastOpti
     std::abort();
   }
   return *std::move(server);
-}
-
-// Until the condition holds; ten seconds at most.
-bool Eventually(const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + 10s;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(1ms);
-  }
-  return true;
 }
 
 // A frame of so many bytes, which say its number.

@@ -27,6 +27,7 @@
 #include "driver/open_device.h"
 #include "serve/broker/broker.h"
 #include "tests/support/emulated_device.h"
+#include "tests/support/eventually.h"
 #include "tests/support/test_executables.h"
 
 namespace atollrt {
@@ -65,17 +66,6 @@ class Serving {
   std::unique_ptr<Broker> broker_;
   std::thread thread_;
 };
-
-// Looks until it is so, and no more often than lets the broker go on. False after a minute.
-template <typename Predicate>
-bool Eventually(const Predicate& is_so) {
-  const Deadline deadline = Clock::now() + std::chrono::minutes(1);
-  while (!is_so()) {
-    if (Clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
 
 inline std::unique_ptr<Device> OpenAt(const std::string& path,
                                       OnDeviceLoss on_loss = OnDeviceLoss::kFail) {

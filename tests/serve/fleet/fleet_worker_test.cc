@@ -24,11 +24,13 @@
 #include "serve/fleet/sweeper.h"
 #include "tests/serve/fleet/nats_server.h"
 #include "tests/support/absent.h"
+#include "tests/support/eventually.h"
 
 namespace atollserve {
 namespace {
 
 using namespace std::chrono_literals;
+using atollrt::Eventually;
 
 const std::string kFashion = std::string(ATOLL_SOURCE_DIR) + "/models/fashion/fashion_int8.tflite";
 constexpr size_t kInputBytes = 784;
@@ -113,15 +115,6 @@ std::unique_ptr<FleetWorker> StartWorker(const FleetConnection* connection, cons
   auto made = FleetWorker::Start(connection, std::move(options));
   EXPECT_TRUE(made.ok()) << made.status().message();
   return *std::move(made);
-}
-
-bool Eventually(const std::function<bool()>& is_so) {
-  const auto until = std::chrono::steady_clock::now() + kLong;
-  while (!is_so()) {
-    if (std::chrono::steady_clock::now() > until) return false;
-    std::this_thread::sleep_for(5ms);
-  }
-  return true;
 }
 
 bool Has(const FleetWorker& worker, const std::string& model, const std::string& version) {

@@ -25,6 +25,7 @@
 #include "serve/frigate/zmq_endpoint.h"
 #include "tests/serve/frigate/pictures.h"
 #include "tests/serve/frigate/temporary_folder.h"
+#include "tests/support/eventually.h"
 
 namespace atollrt {
 namespace {
@@ -324,9 +325,7 @@ TEST_F(FrigateZmq, EachClientHasTheModelThatItAskedFor) {
   // One that has asked for neither has no answer, so that its time-out makes it ask.
   ZmqClient silent(server->endpoints()[0]);
   silent.Send({kSceneHead, PixelsOf(Scene(1))});
-  while (server->counts().unanswered == 0) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  ASSERT_TRUE(Eventually([&] { return server->counts().unanswered > 0; }));
   ZmqClient again(server->endpoints()[0]);
   EXPECT_THAT(again.Ask({RequestHead("crops")}), ElementsAre(kYesYes));
   EXPECT_THAT(again.Ask({kSceneHead, PixelsOf(Scene(1))}), ElementsAre(rows));
@@ -353,9 +352,7 @@ TEST_F(FrigateZmq, AFrameThatTakesTooLongGetsZeros) {
   EXPECT_GE(std::chrono::steady_clock::now() - start, options.budget);
   EXPECT_EQ(server->counts().late, 1u);
   // It is answered before it is told of.
-  for (int i = 0; i < 6000 && Lines().empty(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  EXPECT_TRUE(Eventually([&] { return !Lines().empty(); }));
   EXPECT_THAT(Lines(), ElementsAre(HasSubstr("100 ms")));
   // Its late result is nobody's; the next ones have theirs.
   const std::string rows = BytesOfRows(ExpectedRows(Scene(2)));
@@ -376,7 +373,7 @@ TEST_F(FrigateZmq, ClientsThatAreNone) {
   // Without an envelope there is nobody to answer.
   dealer.Send({"x"});
   dealer.Send({kSceneHead, PixelsOf(Scene(1))});
-  while (server->counts().dropped < 2) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  ASSERT_TRUE(Eventually([&] { return server->counts().dropped == 2; }));
   // With one, but without waiting: each has its answer, and no more is computed at a time than one.
   constexpr int kFrames = 50;
   for (int i = 0; i < kFrames; ++i) dealer.Send({"", kSceneHead, PixelsOf(Scene(1))});
