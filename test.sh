@@ -16,7 +16,7 @@ Usage: ./test.sh [--all | --ci | --arm64 | --full [PORTION...]]
              which npm brings (original, npm); clang-tidy; the camera's page in a browser; a virtual machine with a real USB
              stack; the suite under AddressSanitizer and UndefinedBehaviorSanitizer, and what has
              threads under ThreadSanitizer, where tests look at a tenth of the random cases; a build
-             with clang whose warnings are errors
+             with clang, but for the tests, whose warnings are errors
   --arm64    build for 64-bit ARM and run the whole test suite under QEMU, as Cortex-A53 (without
              dot product instructions) and as Cortex-A76, and the kernels as a CPU with everything
   --full     all of these portions, or those named, in any order, on one day or on several:
