@@ -58,8 +58,9 @@ function(atoll_warnings target)
 endfunction()
 
 # Compilers spend most of their time on the templates and headers of libraries, which files share
-# that are compiled as one. So g++ is given a dozen of a target at a time. clang is not: its builds
-# show what a file forgot to include. -DCMAKE_UNITY_BUILD=OFF is for working on one file.
+# that are compiled as one. So g++ is given a dozen of a target at a time. clang is not, unless it is
+# asked for its warnings alone: its builds show what a file forgot to include.
+# -DCMAKE_UNITY_BUILD=OFF is for working on one file.
 if(NOT DEFINED CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(CMAKE_UNITY_BUILD ON)
 endif()
