@@ -22,6 +22,8 @@ WeightSums SumWeights(const uint8_t* weights, int64_t count, ByteType type, int3
   // As unsigned bytes: sums of absolute differences of those are one instruction.
   const uint8_t flip = type == ByteType::kInt8 ? 0x80 : 0;
   const uint8_t zero = static_cast<uint8_t>(zero_point - ByteMin(type));
+  uint8_t nothing = 0;
+  asm("" : "+r"(nothing));  // compilers do not know that the first sum is one of differences, too
   WeightSums sums;
   sums.sum = -count * zero;
   for (; count > 0; count -= kChunk, weights += kChunk) {
@@ -29,7 +31,7 @@ WeightSums SumWeights(const uint8_t* weights, int64_t count, ByteType type, int3
     const int64_t end = std::min(count, kChunk);
     for (int64_t k = 0; k < end; ++k) {
       const uint8_t weight = weights[k] ^ flip;
-      sum += weight;
+      sum += static_cast<uint32_t>(std::abs(weight - nothing));
       absolute += static_cast<uint32_t>(std::abs(weight - zero));
     }
     sums.sum += sum;

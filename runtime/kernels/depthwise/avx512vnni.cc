@@ -61,6 +61,7 @@ constexpr int kColumns = 3;
 // One block of 16 channels.
 struct RowsArgs {
   const DepthwiseRowsArgs* all;
+  int32_t line, lines;  // the first of one or two
   int32_t block;
   int32_t channel;   // from first_channel
   int32_t channels;  // 16, or what is left
@@ -195,8 +196,9 @@ void RunRowsBlock(const RowsArgs& block) {
   uint8_t* output[kLines];
 #pragma GCC unroll 2
   for (int l = 0; l < kLines; ++l) {
-    weights[l] = LoadWeights(args.blocks[l * args.line_blocks + block.block]);
-    output[l] = args.output + l * args.output_line_stride + channel;
+    const int64_t line = block.line + l;
+    weights[l] = LoadWeights(args.blocks[line * args.line_blocks + block.block]);
+    output[l] = args.output + line * args.output_line_stride + channel;
   }
   CellSource source = SourceOf(block, kKept - int64_t{args.pad_left});
   __m512i cells[kCells];
@@ -215,9 +217,9 @@ void RunRowsBlock(const RowsArgs& block) {
     for (int l = 0; l < kLines; ++l) {
       __m512i sum[kPixels];
       AddLine<kStride, kSplit>(cells, weights[l], bias, sum);
-      const __m512i bytes = ToBytes<ZeroPoint::kIncluded>(
-          Rescale<kEpilogue>(sum[0], scale), Rescale<kEpilogue>(sum[1], scale),
-          Rescale<kEpilogue>(sum[2], scale), Rescale<kEpilogue>(sum[3], scale), to_bytes);
+      const __m512i bytes =
+          ToBytes(Rescale<kEpilogue>(sum[0], scale), Rescale<kEpilogue>(sum[1], scale),
+                  Rescale<kEpilogue>(sum[2], scale), Rescale<kEpilogue>(sum[3], scale), to_bytes);
       if (left >= kPixels) {
         uint8_t* const to[kPixels] = {output[l], output[l] + stride, output[l] + 2 * stride,
                                       output[l] + 3 * stride};
@@ -243,30 +245,32 @@ void RunRowsSplit(const RowsArgs& block) {
 
 template <Epilogue kEpilogue>
 void RunRowsOf(const RowsArgs& block) {
-  const DepthwiseRowsArgs& args = *block.all;
-  if (args.stride_w == 2) {
-    args.lines == 1 ? RunRowsSplit<kEpilogue, 2, 1>(block) : RunRowsSplit<kEpilogue, 2, 2>(block);
+  if (block.all->stride_w == 2) {
+    RunRowsSplit<kEpilogue, 2, 1>(block);
   } else {
-    args.lines == 1 ? RunRowsSplit<kEpilogue, 1, 1>(block) : RunRowsSplit<kEpilogue, 1, 2>(block);
+    block.lines == 1 ? RunRowsSplit<kEpilogue, 1, 1>(block) : RunRowsSplit<kEpilogue, 1, 2>(block);
   }
 }
 
 void RunRows(const DepthwiseRowsArgs& args) {
-  const bool is_positive = EpilogueOf(*args.columns) == Epilogue::kFixedPointPositive;
-  for (int32_t b = 0; b * kDepthwiseBlock < args.channels; ++b) {
-    const int32_t left = args.channels - b * kDepthwiseBlock;
-    RowsArgs block = {&args, b, b * kDepthwiseBlock,
-                      left < kDepthwiseBlock ? left : kDepthwiseBlock, false};
-    for (int32_t l = 0; l < args.lines; ++l) {
-      if (args.blocks[l * args.line_blocks + b].tap_groups > kColumns) block.is_split = true;
-    }
-    const int32_t column = args.first_channel + block.channel;
-    if (args.columns->vectorizable[column / OutputColumns::kBlock] == 0) {
-      RunRowsOf<Epilogue::kWide>(block);
-    } else if (is_positive) {
-      RunRowsOf<Epilogue::kFixedPointPositive>(block);
-    } else {
-      RunRowsOf<Epilogue::kFixedPoint>(block);
+  // There are hardly ever two lines beside a stride of 2.
+  const int32_t lines = args.stride_w == 2 ? 1 : args.lines;
+  for (int32_t line = 0; line < args.lines; line += lines) {
+    for (int32_t b = 0; b * kDepthwiseBlock < args.channels; ++b) {
+      const int32_t left = args.channels - b * kDepthwiseBlock;
+      RowsArgs block = {&args,
+                        line,
+                        lines,
+                        b,
+                        b * kDepthwiseBlock,
+                        left < kDepthwiseBlock ? left : kDepthwiseBlock,
+                        false};
+      for (int32_t l = line; l < line + lines; ++l) {
+        if (args.blocks[l * args.line_blocks + b].tap_groups > kColumns) block.is_split = true;
+      }
+      WithEpilogue<1>(*args.columns, args.first_channel + block.channel, [&]<Epilogue kEpilogue>() {
+        if constexpr (kEpilogue != Epilogue::kDouble) RunRowsOf<kEpilogue>(block);
+      });
     }
   }
 }
@@ -278,6 +282,7 @@ const DepthwiseKernel DepthwiseAvx512Vnni = {
     .taps_per_cell = kTaps,
     .element_bytes = 1,
     .int8_input_offset = 128,
+    .fit = FitFloatColumnAvx2,
     .interleave = Interleave,
     .run = Run<X86Products<ByteSum>>,
     .run_rows = RunRows,

@@ -188,11 +188,10 @@ void RunBlock(const BlockArgs& block) {
     ByteVector bytes[kPixels * kVectors / 4];
 #pragma GCC unroll 4
     for (int i = 0; i < kPixels * kVectors; i += 4) {
-      bytes[i / 4] =
-          ToBytesOf<kEpilogue>(Rescale<kEpilogue>(v[i], scale[i % kVectors]),
-                               Rescale<kEpilogue>(v[i + 1], scale[(i + 1) % kVectors]),
-                               Rescale<kEpilogue>(v[i + 2], scale[(i + 2) % kVectors]),
-                               Rescale<kEpilogue>(v[i + 3], scale[(i + 3) % kVectors]), to_bytes);
+      bytes[i / 4] = ToBytes(Rescale<kEpilogue>(v[i], scale[i % kVectors]),
+                             Rescale<kEpilogue>(v[i + 1], scale[(i + 1) % kVectors]),
+                             Rescale<kEpilogue>(v[i + 2], scale[(i + 2) % kVectors]),
+                             Rescale<kEpilogue>(v[i + 3], scale[(i + 3) % kVectors]), to_bytes);
     }
     StorePixels<kPixels, kWidth>(bytes, block.channels, to);
   }

@@ -9,7 +9,7 @@
 // feature maps are multiples of 7 more often than not. The sums become bytes where they are, in
 // registers.
 #include "runtime/kernels/gemm/gemm.h"
-#include "runtime/kernels/quantization/requantize.h"
+#include "runtime/kernels/quantization/store_sums.h"
 
 namespace atollrt {
 namespace {
@@ -47,9 +47,10 @@ __m512i Broadcast4(const uint8_t* from) {
 
 // What becomes of sums.
 enum class Finish {
-  kFixedPoint,          // requantized in registers
-  kFixedPointPositive,  // likewise
-  kMemory,              // requantized from memory: rare
+  kFloatPositive,  // requantized in registers
+  kFloat,          // likewise
+  kFixedPoint,     // likewise: a column has no float form
+  kMemory,         // requantized from memory: rare
 };
 
 // What all tiles of a panel have in common.
@@ -57,9 +58,9 @@ struct PanelArgs {
   const RhsPanel* panel;
   const OutputColumns* columns;
   int32_t column;
-  int32_t width;  // columns to write
-  Finish finish;
-  Scale scale[2];  // unused in kMemory
+  int32_t width;     // columns to write
+  Finish finish[2];  // of vectors; kMemory of none or of both
+  Scale scale[2];    // unused in kMemory
   Bytes to_bytes;
 };
 
@@ -79,13 +80,12 @@ inline void StoreWide(__m512i (&v)[kRows][2], const PanelArgs& panel, const Tile
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; r += 2) {
     const int next = r + 1 < kRows ? r + 1 : r;
-    const __m512i bytes =
-        ToBytes<ZeroPoint::kIncluded>(v[r][0], v[r][1], v[next][0], v[next][1], panel.to_bytes);
+    const __m512i bytes = ToBytes(v[r][0], v[r][1], v[next][0], v[next][1], panel.to_bytes);
     uint8_t* const output0 = args.output + r * args.output_stride;
     uint8_t* const output1 = args.output + next * args.output_stride;
     const __m256i bytes0 = _mm512_castsi512_si256(bytes);
     const __m256i bytes1 = _mm512_extracti64x4_epi64(bytes, 1);
-    if (panel.width == 32) {
+    if (panel.width == 32) [[likely]] {
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(output0), bytes0);
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(output1), bytes1);
     } else {
@@ -105,73 +105,31 @@ inline void StoreNarrow(__m512i (&v)[kRows][1], const PanelArgs& panel, const Ti
     uint8_t* const to[4] = {
         args.output + r * args.output_stride, args.output + r1 * args.output_stride,
         args.output + r2 * args.output_stride, args.output + r3 * args.output_stride};
-    StoreQuarters(
-        ToBytes<ZeroPoint::kIncluded>(v[r][0], v[r1][0], v[r2][0], v[r3][0], panel.to_bytes),
-        LowBytes16(panel.width), to);
+    StoreQuarters(ToBytes(v[r][0], v[r1][0], v[r2][0], v[r3][0], panel.to_bytes),
+                  LowBytes16(panel.width), to);
   }
 }
 
-// 16 columns of sums, `stride` apart, to bytes, four rows at a time; the last may be done more than
-// once.
-template <Epilogue kEpilogue>
-void StoreSumsBy(const Scale& scale, const int32_t* sums, int stride, int rows, __mmask16 mask,
-                 const Bytes& to_bytes, uint8_t* output, int64_t output_stride) {
-  for (int r = 0; r < rows; r += 4) {
-    uint8_t* to[4];
-    __m512i value[4];
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      const int row = r + i < rows ? r + i : r;
-      to[i] = output + row * output_stride;
-      value[i] = Rescale<kEpilogue>(_mm512_load_si512(sums + row * stride), scale);
-    }
-    StoreQuarters(
-        ToBytes<kZeroPointOf<kEpilogue>>(value[0], value[1], value[2], value[3], to_bytes), mask,
-        to);
-  }
-}
-
-// Sums to bytes, by way of memory: as doubles, of dead channels, or one by one.
-void StoreSums(const int32_t* sums, int rows, int vectors, const PanelArgs& panel,
-               const TileArgs& args) {
-  const OutputColumns& columns = *panel.columns;
-  const Epilogue epilogue = EpilogueOf(columns);
+// By way of memory, [rows][vectors] Vectors: each vector as its columns need.
+void StoreFromMemory(const int32_t* sums, int rows, int vectors, const PanelArgs& panel,
+                     const TileArgs& args) {
   for (int v = 0; v < vectors; ++v) {
-    const int32_t column = panel.column + 16 * v;
-    const int32_t left = panel.width - 16 * v;
-    const int32_t width = left < 16 ? left : 16;
-    const __mmask16 mask = LowBytes16(width);
-    const int32_t* const from = sums + 16 * v;
-    uint8_t* const output = args.output + 16 * v;
-    if (epilogue == Epilogue::kDouble) {
-      StoreSumsBy<Epilogue::kDouble>(LoadScale<Epilogue::kDouble>(columns, column), from,
-                                     16 * vectors, rows, mask, panel.to_bytes, output,
-                                     args.output_stride);
-    } else if (columns.wide_vectorizable[column / OutputColumns::kBlock] != 0) {
-      StoreSumsBy<Epilogue::kWide>(LoadScale<Epilogue::kWide>(columns, column), from, 16 * vectors,
-                                   rows, mask, panel.to_bytes, output, args.output_stride);
-    } else {
-      RequantizePlain(columns,
-                      {from, 16 * vectors, rows, column, width, output, args.output_stride});
-    }
+    const int32_t left = panel.width - kLanes * v;
+    StoreVectors<1>(*panel.columns, {.accumulators = sums + kLanes * v,
+                                     .accumulator_stride = kLanes * vectors,
+                                     .rows = rows,
+                                     .first = panel.column + kLanes * v,
+                                     .count = left < kLanes ? left : kLanes,
+                                     .output = args.output + kLanes * v,
+                                     .output_stride = args.output_stride});
   }
 }
 
-// kRows times kVectors vectors to bytes, in registers.
 template <Epilogue kEpilogue, int kRows, int kVectors>
-inline void StoreInRegisters(__m512i (&sums)[kRows][kVectors], const PanelArgs& panel,
-                             const TileArgs& args) {
+[[gnu::always_inline]] inline void RescaleRows(const Scale& scale, int v,
+                                               __m512i (&sums)[kRows][kVectors]) {
 #pragma GCC unroll 16
-  for (int v = 0; v < kVectors; ++v) {
-    const Scale scale = panel.scale[v];
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) sums[r][v] = Rescale<kEpilogue>(sums[r][v], scale);
-  }
-  if constexpr (kVectors == 2) {
-    StoreWide<kRows>(sums, panel, args);
-  } else {
-    StoreNarrow<kRows>(sums, panel, args);
-  }
+  for (int r = 0; r < kRows; ++r) sums[r][v] = Rescale<kEpilogue>(sums[r][v], scale);
 }
 
 // Few sums are split over several chains, since one chain advances only once per latency of
@@ -263,11 +221,7 @@ template <int kRows, int kVectors>
       }
     }
   }
-  if (panel.finish == Finish::kFixedPoint) {
-    StoreInRegisters<Epilogue::kFixedPoint>(sums, panel, args);
-  } else if (panel.finish == Finish::kFixedPointPositive) {
-    StoreInRegisters<Epilogue::kFixedPointPositive>(sums, panel, args);
-  } else {
+  if (panel.finish[0] == Finish::kMemory) {
     alignas(64) int32_t memory[16 * kRows * kVectors];
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
@@ -276,7 +230,23 @@ template <int kRows, int kVectors>
         _mm512_store_si512(memory + 16 * (kVectors * r + v), sums[r][v]);
       }
     }
-    StoreSums(memory, kRows, kVectors, panel, args);
+    StoreFromMemory(memory, kRows, kVectors, panel, args);
+    return;
+  }
+#pragma GCC unroll 16
+  for (int v = 0; v < kVectors; ++v) {
+    if (panel.finish[v] == Finish::kFloatPositive) {
+      RescaleRows<Epilogue::kFloatPositive>(panel.scale[v], v, sums);
+    } else if (panel.finish[v] == Finish::kFloat) {
+      RescaleRows<Epilogue::kFloat>(panel.scale[v], v, sums);
+    } else {
+      RescaleRows<Epilogue::kFixedPoint>(panel.scale[v], v, sums);
+    }
+  }
+  if constexpr (kVectors == 2) {
+    StoreWide<kRows>(sums, panel, args);
+  } else {
+    StoreNarrow<kRows>(sums, panel, args);
   }
 }
 
@@ -316,24 +286,21 @@ int32_t NextTileRows(int32_t rows) {
   return tiles > 1 ? equal + 1 : (equal + 1) / 2;
 }
 
-// Fills in the scales, too.
-void SetFinish(PanelArgs* panel, int vectors) {
-  const OutputColumns& columns = *panel->columns;
-  const uint8_t* vectorizable = columns.vectorizable + panel->column / OutputColumns::kBlock;
-  const Epilogue epilogue = EpilogueOf(columns);
-  if (epilogue == Epilogue::kDouble || vectorizable[0] == 0 ||
-      (vectors == 2 && vectorizable[1] == 0)) {
-    panel->finish = Finish::kMemory;
-    return;
+// Of one vector; fills in its scale, too.
+Finish SetFinish(const OutputColumns& columns, int32_t column, Scale* scale) {
+  if (columns.mode != RequantizeMode::kFixedPoint) return Finish::kMemory;
+  const FloatForm form = FormOf<1>(columns, column);
+  if (form == FloatForm::kPositive) {
+    *scale = LoadScale<Epilogue::kFloatPositive>(columns, column);
+    return Finish::kFloatPositive;
   }
-  panel->finish =
-      epilogue == Epilogue::kFixedPoint ? Finish::kFixedPoint : Finish::kFixedPointPositive;
-  for (int v = 0; v < vectors; ++v) {
-    panel->scale[v] =
-        epilogue == Epilogue::kFixedPoint
-            ? LoadScale<Epilogue::kFixedPoint>(columns, panel->column + 16 * v)
-            : LoadScale<Epilogue::kFixedPointPositive>(columns, panel->column + 16 * v);
+  if (form == FloatForm::kAny) {
+    *scale = LoadScale<Epilogue::kFloat>(columns, column);
+    return Finish::kFloat;
   }
+  if (columns.vectorizable[column / OutputColumns::kBlock] == 0) return Finish::kMemory;
+  *scale = LoadScale<Epilogue::kFixedPoint>(columns, column);
+  return Finish::kFixedPoint;
 }
 
 void Run(const GemmArgs& args) {
@@ -346,7 +313,10 @@ void Run(const GemmArgs& args) {
     panel.column = column;
     panel.width = left < kPanelColumns ? left : kPanelColumns;
     const int vectors = panel.width > 16 ? 2 : 1;
-    SetFinish(&panel, vectors);
+    for (int v = 0; v < vectors; ++v) {
+      panel.finish[v] = SetFinish(*args.columns, column + kLanes * v, &panel.scale[v]);
+      if (panel.finish[v] == Finish::kMemory) panel.finish[0] = Finish::kMemory;
+    }
     const TileFn* const tile_of = vectors == 2 ? kTiles<2> : kTiles<1>;
     int64_t prefetch = column + kPanelColumns < args.end_column
                            ? panel.panel[1].weights - panel.panel->weights
@@ -376,6 +346,7 @@ const GemmKernel GemmAvx512Vnni = {
     .k_group = kGroup,
     .lhs_element_bytes = 1,
     .int8_lhs_offset = 128,
+    .fit = FitFloatColumnAvx2,
     .copy_lhs = CopyLhs,
     .run = Run,
 };

@@ -298,11 +298,17 @@ class PanelPacker {
         const int64_t end = std::min(first + kBlock, full);
         int32_t column = first_;
         if constexpr (kGroup == 4) {
-          for (; end - first == kBlock && column + 4 <= end_; column += 4) {
+          for (; column + 4 <= end_; column += 4) {
             const uint8_t* const from = Column(column) + s * w_.segment_depth;
             uint8_t* cell = block + (column - first_) * kGroup;
-            for (int64_t k = first; k < end; k += 4 * kGroup, cell += 4 * step) {
+            int64_t k = first;
+            for (; k + 4 * kGroup <= end; k += 4 * kGroup, cell += 4 * step) {
               CopyFourGroupsOfFour(from + k, depth_, cell, step);
+            }
+            for (; k < end; k += kGroup, cell += step) {
+              for (int c = 0; c < 4; ++c) {
+                std::memcpy(cell + c * kGroup, from + c * depth_ + k, kGroup);
+              }
             }
           }
         }

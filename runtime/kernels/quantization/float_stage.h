@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The output stage of a column as one multiply-add in single precision, for kernels of 256-bit
-// registers: a third of the instructions of the fixed-point one, and proven to give the same bytes
-// before it is used.
+// The output stage of a column as one multiply-add in single precision, for x86: a third of the
+// instructions of the fixed-point one, and proven to give the same bytes before it is used.
 //
 // With f the fixed-point function (MultiplyByQuantizedMultiplier), m > 0 and |c| < 1/2,
 //   kPositive   g(x) = round(fma(float(x), m, c))

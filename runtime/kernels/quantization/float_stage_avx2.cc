@@ -59,10 +59,10 @@ struct Steps {
     const int64_t step = slope / divisor, step_rest = slope % divisor;
     alignas(32) int32_t ats[kLanes], rests[kLanes];
     for (int i = 0;; ++i) {
-      if (remainder < 0) {
-        remainder += divisor;
-        ++quotient;
-      }
+      // Without a branch, which nothing could predict.
+      const int64_t below = remainder >> 63;
+      remainder += divisor & below;
+      quotient -= below;
       if (i == kLanes) break;
       ats[i] = static_cast<int32_t>(quotient);
       rests[i] = static_cast<int32_t>(remainder);
@@ -210,9 +210,10 @@ struct Search {
 
   // Whether *fit has all steps but for so many that are exceptions.
   bool Fits(int exceptions) const {
-    return fit->offset > -0.5f && fit->offset < 0.5f &&
-           CountLow(right, fit->scale, fit->offset) + CountLow(left, fit->scale, -fit->offset) ==
-               exceptions;
+    if (fit->offset <= -0.5f || fit->offset >= 0.5f) return false;
+    const int on_the_right = CountLow(right, fit->scale, fit->offset);
+    return on_the_right <= exceptions &&
+           on_the_right + CountLow(left, fit->scale, -fit->offset) == exceptions;
   }
 
   // With what lies in the middle of the bounds on c.
@@ -318,7 +319,10 @@ FloatColumn FitFloatColumnAvx2(const FixedPointColumn& column, const FittedColum
     return before.fit;
   }
   fit.all_steps = all_steps;
-  Search search = {.first = first, .last = last, .left = {}, .right = {}, .fit = &fit};
+  Search search;
+  search.first = first;
+  search.last = last;
+  search.fit = &fit;
   const float scale =
       static_cast<float>(static_cast<double>(f.multiplier) * static_cast<double>(1 << f.left) /
                          static_cast<double>(int64_t{1} << (31 + f.right)));

@@ -199,11 +199,10 @@ struct OutputColumns {
 
 // How vector code (requantize.h) goes from accumulators to bytes.
 enum class Epilogue {
-  kFloatPositive,       // FloatForm::kPositive; registers of 256 bits only, as the next
-  kFloat,               // FloatForm::kAny
-  kFixedPoint,          // where columns are vectorizable
-  kFixedPointPositive,  // likewise, with a clamp at or above the zero point; AVX-512 only
-  kWide,                // wide_vectorizable: step by step as quantization.h does
+  kFloatPositive,  // FloatForm::kPositive; x86 only, as the next
+  kFloat,          // FloatForm::kAny
+  kFixedPoint,     // where columns are vectorizable
+  kWide,           // wide_vectorizable: step by step as quantization.h does
   kDouble,
 };
 

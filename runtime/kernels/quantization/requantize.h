@@ -24,14 +24,16 @@
 namespace atollrt {
 namespace {
 
-#if defined(__AVX2__) && !defined(__AVX512BW__)
+#if defined(__AVX2__)
 // The greatest of kVectors * kLanes columns from `column` on.
 template <int kVectors>
 inline FloatForm FormOf(const OutputColumns& columns, int32_t column) {
-  static_assert(kLanes == OutputColumns::kFloatBlock);
+  static_assert(kLanes % OutputColumns::kFloatBlock == 0);
   const FloatForm* const forms = columns.forms + column / OutputColumns::kFloatBlock;
   FloatForm form = forms[0];
-  for (int i = 1; i < kVectors; ++i) form = forms[i] > form ? forms[i] : form;
+  for (int i = 1; i < kVectors * kLanes / OutputColumns::kFloatBlock; ++i) {
+    form = forms[i] > form ? forms[i] : form;
+  }
   return form;
 }
 #endif
@@ -40,7 +42,7 @@ inline FloatForm FormOf(const OutputColumns& columns, int32_t column) {
 template <int kVectors>
 inline bool IsUniform([[maybe_unused]] const OutputColumns& columns,
                       [[maybe_unused]] int32_t column) {
-#if defined(__AVX2__) && !defined(__AVX512BW__)
+#if defined(__AVX2__)
   if (columns.mode == RequantizeMode::kDouble) return true;
   const FloatForm form = FormOf<kVectors>(columns, column);
   for (int i = 0; i < kVectors; ++i) {
@@ -58,30 +60,16 @@ inline void WithEpilogue(const OutputColumns& columns, int32_t column, const Vis
     visit.template operator()<Epilogue::kDouble>();
     return;
   }
-#if defined(__AVX2__) && !defined(__AVX512BW__)
+#if defined(__AVX2__)
   const FloatForm form = FormOf<kVectors>(columns, column);
   if (form == FloatForm::kPositive) return visit.template operator()<Epilogue::kFloatPositive>();
   if (form == FloatForm::kAny) return visit.template operator()<Epilogue::kFloat>();
 #endif
   if (columns.vectorizable[column / OutputColumns::kBlock] == 0) {
     visit.template operator()<Epilogue::kWide>();
-#if defined(__AVX512BW__)
-  } else if (EpilogueOf(columns) == Epilogue::kFixedPointPositive) {
-    visit.template operator()<Epilogue::kFixedPointPositive>();
-#endif
   } else {
     visit.template operator()<Epilogue::kFixedPoint>();
   }
-}
-
-// ToBytes of what Rescale<kEpilogue> made.
-template <Epilogue kEpilogue>
-inline ByteVector ToBytesOf(Vector v0, Vector v1, Vector v2, Vector v3, const Bytes& bytes) {
-#if defined(__AVX512BW__)
-  return ToBytes<kZeroPointOf<kEpilogue>>(v0, v1, v2, v3, bytes);
-#else
-  return ToBytes(v0, v1, v2, v3, bytes);
-#endif
 }
 
 }  // namespace

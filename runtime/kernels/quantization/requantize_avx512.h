@@ -2,14 +2,9 @@
 //
 // Part of requantize.h: AVX-512.
 //
-// Four forms. kFixedPoint is derived in requantize_avx2.h; the zero point z joins the constant, as
-// z * 2^n is added before the shift by n. Where the clamp cuts off all that is below the zero point
-// (a fused ReLU, or a zero point at the low end of the type), kFixedPointPositive saves a third of
-// the work: without the term for negative x,
-//   y = (high32(x q + 2^30 + 2^(30+n)) + z * 2^(n-1)) >> (n - 1),
-// which for x < 0 is at most z, as x q <= 0 and 2^30 + 2^(30+n) < 2^(31+n), hence clamped to the
-// same value as the exact one. kWide goes step by step as quantization.h does, wraps included: for
-// all x and all shifts.
+// kFloatPositive and kFloat are float_stage.h's, with the rounding in the instructions, whatever
+// the control register says. kFixedPoint is derived in requantize_avx2.h. kWide goes step by step
+// as quantization.h does, wraps included: for all x and all shifts.
 #pragma once
 
 #include <immintrin.h>
@@ -26,11 +21,6 @@ constexpr int kLanes = 16;
 inline Vector LoadVector(const void* from) { return _mm512_loadu_si512(from); }
 inline void StoreVector(void* to, Vector vector) { _mm512_storeu_si512(to, vector); }
 
-inline Epilogue EpilogueOf(const OutputColumns& columns) {
-  if (columns.mode == RequantizeMode::kDouble) return Epilogue::kDouble;
-  return columns.clamp.min >= columns.zero_point ? Epilogue::kFixedPointPositive
-                                                 : Epilogue::kFixedPoint;
-}
 inline void StoreBytes(uint8_t* to, ByteVector bytes) { StoreVector(to, bytes); }
 
 struct Scale {
@@ -38,44 +28,41 @@ struct Scale {
   __m512i rounding_even, rounding_odd;
   __m512i shift;
   __m512d scale_low, scale_high;
-  __m512i left, zero_point, low, high, offset;  // kWide
+  __m512i left, zero_point, low, high;  // kWide
+  __m512 float_scale, float_offset;     // kFloatPositive and kFloat
+  __m512i exception;                    // kFloat
 };
 
-// Of columns with the given multipliers and shifts, all to the same zero point.
-template <Epilogue kEpilogue = Epilogue::kFixedPoint>
-inline Scale FixedPointScale(__m512i multiplier, __m512i shift, int32_t zero_point = 0) {
-  constexpr bool kPositive = kEpilogue == Epilogue::kFixedPointPositive;
-  const __m512i one = _mm512_set1_epi32(1);
+inline Scale FixedPointScale(__m512i multiplier, __m512i shift) {
   Scale s = {};
   s.multiplier = multiplier;
   s.multiplier_odd = _mm512_srli_epi64(multiplier, 32);
-  s.shift = kPositive ? _mm512_sub_epi32(shift, one) : shift;
-  // The constant, as its two halves: z 2^s and half of 2^s, which is 2^31 of the lower for s = 0.
-  const __m512i unit = _mm512_sllv_epi32(one, s.shift);
-  const __m512i upper = _mm512_add_epi32(_mm512_srli_epi32(unit, 1),
-                                         _mm512_mullo_epi32(_mm512_set1_epi32(zero_point), unit));
-  const __m512i lower =
-      kPositive ? _mm512_add_epi32(_mm512_slli_epi32(unit, 31), _mm512_set1_epi32(1 << 30))
-                : _mm512_set1_epi32(INT32_MIN);
-  s.rounding_even = _mm512_mask_mov_epi32(_mm512_slli_epi64(upper, 32), 0x5555, lower);
-  s.rounding_odd = _mm512_mask_mov_epi32(_mm512_srli_epi64(lower, 32), 0xAAAA, upper);
+  s.shift = shift;
+  const __m512i half =
+      _mm512_sllv_epi32(_mm512_set1_epi32(1), _mm512_sub_epi32(shift, _mm512_set1_epi32(1)));
+  const __m512i low = _mm512_set1_epi64(int64_t{1} << 31);
+  s.rounding_even = _mm512_or_si512(_mm512_slli_epi64(half, 32), low);
+  s.rounding_odd = _mm512_mask_mov_epi32(low, 0xAAAA, half);
   return s;
 }
 
-// uint8 is int8 moved by 128, so one signed saturation serves both output types.
-inline int32_t ByteOffset(ClampRange clamp) { return clamp.max > 127 ? 128 : 0; }
-
-// Of the columns from `column` on; to the columns' zero point, except for kDouble, where Bytes
-// adds it.
 template <Epilogue kEpilogue>
 inline Scale LoadScale(const OutputColumns& columns, int32_t column) {
+  Scale s = {};
   if constexpr (kEpilogue == Epilogue::kDouble) {
-    Scale s = {};
     s.scale_low = _mm512_load_pd(columns.scale + column);
     s.scale_high = _mm512_load_pd(columns.scale + column + 8);
     return s;
-  } else if constexpr (kEpilogue == Epilogue::kWide) {
-    Scale s = {};
+  } else if constexpr (kEpilogue == Epilogue::kFloatPositive || kEpilogue == Epilogue::kFloat) {
+    s.float_scale = _mm512_load_ps(columns.float_scale + column);
+    s.float_offset = _mm512_load_ps(columns.float_offset + column);
+    s.exception = _mm512_load_si512(columns.exception + column);
+    return s;
+  } else if constexpr (kEpilogue == Epilogue::kFixedPoint) {
+    return FixedPointScale(_mm512_load_si512(columns.multiplier + column),
+                           _mm512_load_si512(columns.shift + column));
+  } else {
+    static_assert(kEpilogue == Epilogue::kWide);
     s.multiplier = _mm512_load_si512(columns.multiplier + column);
     s.multiplier_odd = _mm512_srli_epi64(s.multiplier, 32);
     const __m512i shift = _mm512_load_si512(columns.shift + column);
@@ -86,12 +73,7 @@ inline Scale LoadScale(const OutputColumns& columns, int32_t column) {
     s.zero_point = _mm512_set1_epi32(columns.zero_point);
     s.low = _mm512_set1_epi32(columns.clamp.min);
     s.high = _mm512_set1_epi32(columns.clamp.max);
-    s.offset = _mm512_set1_epi32(ByteOffset(columns.clamp));
     return s;
-  } else {
-    return FixedPointScale<kEpilogue>(_mm512_load_si512(columns.multiplier + column),
-                                      _mm512_load_si512(columns.shift + column),
-                                      columns.zero_point - ByteOffset(columns.clamp));
   }
 }
 
@@ -104,7 +86,16 @@ inline __m512i MultiplyHigh(__m512i x, const Scale& s) {
   return _mm512_mask_shuffle_epi32(odd, 0x5555, even, _MM_PERM_DDBB);
 }
 
-// With the zero point, except for kDouble; kWide clamps.
+// To the nearest, without a look at the control register.
+constexpr int kToNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+
+inline __m512i FloatStage(__m512i x, __m512 scale, __m512 offset) {
+  return _mm512_cvt_roundps_epi32(
+      _mm512_fmadd_round_ps(_mm512_cvt_roundepi32_ps(x, kToNearest), scale, offset, kToNearest),
+      kToNearest);
+}
+
+// kWide clamps, and takes the zero point off again.
 template <Epilogue kEpilogue>
 inline __m512i Rescale(__m512i x, const Scale& s) {
   if constexpr (kEpilogue == Epilogue::kDouble) {
@@ -127,7 +118,21 @@ inline __m512i Rescale(__m512i x, const Scale& s) {
     const __m256i high =
         round(_mm512_mul_pd(_mm512_cvtepi32_pd(_mm512_extracti64x4_epi64(x, 1)), s.scale_high));
     return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
-  } else if constexpr (kEpilogue == Epilogue::kWide) {
+  } else if constexpr (kEpilogue == Epilogue::kFloatPositive) {
+    return FloatStage(x, s.float_scale, s.float_offset);
+  } else if constexpr (kEpilogue == Epilogue::kFloat) {
+    constexpr int kFirstWithSigns = 0x78;  // a ^ (b & c)
+    const __m512i offset = _mm512_ternarylogic_epi32(_mm512_castps_si512(s.float_offset), x,
+                                                     _mm512_set1_epi32(INT32_MIN), kFirstWithSigns);
+    const __m512i y = FloatStage(x, s.float_scale, _mm512_castsi512_ps(offset));
+    return _mm512_mask_add_epi32(y, _mm512_cmpeq_epi32_mask(x, s.exception), y,
+                                 _mm512_set1_epi32(1));
+  } else if constexpr (kEpilogue == Epilogue::kFixedPoint) {
+    __m512i high = MultiplyHigh(_mm512_add_epi32(x, x), s);
+    high = _mm512_add_epi32(high, _mm512_srai_epi32(x, 31));
+    return _mm512_srav_epi32(high, s.shift);
+  } else {
+    static_assert(kEpilogue == Epilogue::kWide);
     const __m512i half = _mm512_set1_epi64(int64_t{1} << 30);
     x = _mm512_sllv_epi32(x, s.left);
     const __m512i even = _mm512_add_epi64(_mm512_mul_epi32(x, s.multiplier), half);
@@ -145,13 +150,7 @@ inline __m512i Rescale(__m512i x, const Scale& s) {
     __m512i y = _mm512_mask_add_epi32(whole, is_up, whole, one);
     y = _mm512_add_epi32(y, s.zero_point);
     y = _mm512_min_epi32(_mm512_max_epi32(y, s.low), s.high);
-    return _mm512_sub_epi32(y, s.offset);
-  } else {
-    constexpr bool kPositive = kEpilogue == Epilogue::kFixedPointPositive;
-    const __m512i x2 = kPositive ? x : _mm512_add_epi32(x, x);
-    __m512i high = MultiplyHigh(x2, s);
-    if constexpr (!kPositive) high = _mm512_add_epi32(high, _mm512_srai_epi32(x, 31));
-    return _mm512_srav_epi32(high, s.shift);
+    return _mm512_sub_epi32(y, s.zero_point);
   }
 }
 
@@ -161,7 +160,8 @@ struct Bytes {
 };
 
 inline Bytes LoadBytes(int32_t zero_point, ClampRange clamp) {
-  const int32_t offset = ByteOffset(clamp);
+  // One signed saturation serves both output types: uint8 is int8 moved by 128.
+  const int32_t offset = clamp.max > 127 ? 128 : 0;
   Bytes b;
   b.zero_point = _mm512_set1_epi16(static_cast<int16_t>(zero_point - offset));
   b.low = _mm512_set1_epi8(static_cast<int8_t>(clamp.min - offset));
@@ -170,18 +170,11 @@ inline Bytes LoadBytes(int32_t zero_point, ClampRange clamp) {
   return b;
 }
 
-enum class ZeroPoint { kIncluded, kToAdd };
-
 // Four times 16 rescaled values to 64 output bytes: those of v0, then v1, v2, v3. Saturation to
 // int16 before the zero point is harmless: what saturates is beyond either clamp.
-template <ZeroPoint kZeroPoint = ZeroPoint::kToAdd>
 inline __m512i ToBytes(__m512i v0, __m512i v1, __m512i v2, __m512i v3, const Bytes& b) {
-  __m512i v01 = _mm512_packs_epi32(v0, v1);
-  __m512i v23 = _mm512_packs_epi32(v2, v3);
-  if constexpr (kZeroPoint == ZeroPoint::kToAdd) {
-    v01 = _mm512_adds_epi16(v01, b.zero_point);
-    v23 = _mm512_adds_epi16(v23, b.zero_point);
-  }
+  const __m512i v01 = _mm512_adds_epi16(_mm512_packs_epi32(v0, v1), b.zero_point);
+  const __m512i v23 = _mm512_adds_epi16(_mm512_packs_epi32(v2, v3), b.zero_point);
   __m512i bytes = _mm512_packs_epi16(v01, v23);
   bytes = _mm512_min_epi8(_mm512_max_epi8(bytes, b.low), b.high);
   bytes = _mm512_xor_si512(bytes, b.flip);
@@ -189,10 +182,6 @@ inline __m512i ToBytes(__m512i v0, __m512i v1, __m512i v2, __m512i v3, const Byt
   const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   return _mm512_permutexvar_epi32(order, bytes);
 }
-
-template <Epilogue kEpilogue>
-inline constexpr ZeroPoint kZeroPointOf =
-    kEpilogue == Epilogue::kDouble ? ZeroPoint::kToAdd : ZeroPoint::kIncluded;
 
 inline __mmask16 LowBytes16(int32_t count) {
   return static_cast<__mmask16>(count >= 16 ? 0xFFFF : (1 << count) - 1);

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cfenv>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -46,8 +47,8 @@ struct FilterRun {
   const std::vector<uint8_t>& expected;
 };
 
-// Runs `p` with operands hard against unmapped pages and compares with the reference; then
-// more(run) may look at it.
+// Runs `p` with operands hard against unmapped pages, whatever the program's rounding mode, and
+// compares with the reference; then more(run) may look at it.
 template <typename Conv, typename Params, typename Reference, typename More>
 void ExpectEqualsReference(Rng* rng, Params p, int64_t weight_bytes, Reference reference,
                            CpuFeatures features, ThreadPool* pool, More more) {
@@ -73,7 +74,12 @@ void ExpectEqualsReference(Rng* rng, Params p, int64_t weight_bytes, Reference r
   EXPECT_EQ(conv.uses_packed_weights(), is_packed) << DescribeFilter(p);
   std::memset(weights.data(), 0x55, weights.size());  // not needed any more
   GuardedBuffer scratch(conv.ScratchBytes(pool == nullptr ? 1 : pool->threads()), side(), gap());
+  // Scales in double precision round as the program says.
+  std::fesetround(p.output.mode == RequantizeMode::kDouble
+                      ? FE_TONEAREST
+                      : rng->Pick({FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}));
   conv.Run(input.data(), output.data(), scratch.data(), pool);
+  std::fesetround(FE_TONEAREST);
 
   const std::vector<uint8_t> actual(output.data(), output.data() + output.size());
   EXPECT_EQ(actual, expected) << conv.kernel_name() << ": " << DescribeFilter(p);
