@@ -29,6 +29,7 @@ void CopyLhs(const CopyLhsArgs& args) {
 
 struct WordProducts {
   static constexpr int kRhsBytes = 16;
+  static constexpr int64_t kMostFusedGroups = 64;
   static __m256i LoadRhs(const uint8_t* from) {
     return _mm256_cvtepi8_epi16(_mm_load_si128(reinterpret_cast<const __m128i*>(from)));
   }

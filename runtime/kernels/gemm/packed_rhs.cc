@@ -6,40 +6,89 @@
 #include <bit>
 #include <cstring>
 #include <iterator>
+#include <type_traits>
+#include <utility>
 
 #include "atoll/check.h"
 #include "runtime/base/bytes.h"
+#include "runtime/kernels/isa_bytes.h"
 #include "runtime/kernels/packed_weights.h"
 
 namespace atollrt {
 namespace {
 
-// Four neighbouring k groups, of 4 bytes each, of four neighbouring columns, which lie
-// `column_bytes` apart: a 4x4 transposition. Cells of one k group are adjacent, the next begins
-// `step` bytes on.
-void CopyFourGroupsOfFour(const uint8_t* from, int64_t column_bytes, uint8_t* to, int64_t step) {
-  using Groups = uint32_t __attribute__((vector_size(16)));
-  Groups a, b, c, d;
-  std::memcpy(&a, from, sizeof(a));
-  std::memcpy(&b, from + column_bytes, sizeof(b));
-  std::memcpy(&c, from + 2 * column_bytes, sizeof(c));
-  std::memcpy(&d, from + 3 * column_bytes, sizeof(d));
-  const Groups ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-  const Groups cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-  const Groups ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-  const Groups cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-  const Groups groups[4] = {__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5),
-                            __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
-                            __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
-                            __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
-  for (const Groups& group : groups) {
-    std::memcpy(to, &group, sizeof(group));
-    to += step;
+// Transposes 16 bytes of each of neighbouring columns, which lie `column_bytes` apart: k groups of
+// 4 bytes of four columns, or of 2 bytes of eight. Cells of one k group are adjacent, the next
+// begins `step` bytes on.
+template <typename Group>
+[[gnu::always_inline]] inline void Transpose(const uint8_t* from, int64_t column_bytes, uint8_t* to,
+                                             int64_t step) {
+  constexpr int kCount = 16 / sizeof(Group);
+  typedef Group Groups __attribute__((vector_size(16)));
+  Groups v[kCount];
+#pragma GCC unroll 8
+  for (int i = 0; i < kCount; ++i) std::memcpy(&v[i], from + i * column_bytes, sizeof(v[i]));
+    // Each turn interleaves the first half of the vectors with the second.
+#pragma GCC unroll 8
+  for (int turn = 1; turn < kCount; turn *= 2) {
+    Groups next[kCount];
+#pragma GCC unroll 8
+    for (int i = 0; i < kCount / 2; ++i) {
+      const Groups a = v[i], b = v[i + kCount / 2];
+      if constexpr (kCount == 4) {
+        next[2 * i] = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+        next[2 * i + 1] = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+      } else {
+        next[2 * i] = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+        next[2 * i + 1] = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+      }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < kCount; ++i) v[i] = next[i];
   }
+#pragma GCC unroll 8
+  for (int i = 0; i < kCount; ++i) std::memcpy(to + i * step, &v[i], sizeof(v[i]));
 }
 
 int32_t PanelWidth(const GemmKernel& kernel, int32_t columns) {
   return columns > kernel.panel_columns / 2 ? kernel.panel_columns : kernel.panel_columns / 2;
+}
+
+void Subtract(uint8_t zero, uint8_t* from, int64_t count) {
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+    Bytes16 bytes;
+    std::memcpy(&bytes, from + i, sizeof(bytes));
+    bytes -= zero;
+    std::memcpy(from + i, &bytes, sizeof(bytes));
+  }
+  for (; i < count; ++i) from[i] = static_cast<uint8_t>(from[i] - zero);
+}
+
+// The least and the largest of bytes after an exclusive or with `flip`.
+std::pair<uint8_t, uint8_t> RangeOf(const uint8_t* bytes, int64_t count, uint8_t flip) {
+  uint8_t least = 255, largest = 0;
+  int64_t i = 0;
+  if (count >= 16) {
+    Bytes16 low = {}, high = {};
+    for (low = ~low; i + 16 <= count; i += 16) {
+      Bytes16 v;
+      std::memcpy(&v, bytes + i, sizeof(v));
+      v ^= flip;
+      low = v < low ? v : low;
+      high = v > high ? v : high;
+    }
+    for (int j = 0; j < 16; ++j) {
+      least = std::min<uint8_t>(least, low[j]);
+      largest = std::max<uint8_t>(largest, high[j]);
+    }
+  }
+  for (; i < count; ++i) {
+    const uint8_t value = bytes[i] ^ flip;
+    least = std::min(least, value);
+    largest = std::max(largest, value);
+  }
+  return {least, largest};
 }
 
 // A k group that is multiplied again, with what is left of its weights.
@@ -144,13 +193,7 @@ class PanelPacker {
     const int32_t moved = w_.zero_point - ByteMin(w_.type);
     if (moved == 128 && smallest_ == -128) return true;
     const uint8_t flip = w_.type == ByteType::kInt8 ? 0x80 : 0;
-    uint8_t smallest = 255, largest = 0;
-    const uint8_t* const weights = Column(column);
-    for (int64_t k = 0; k < depth_; ++k) {
-      const uint8_t value = weights[k] ^ flip;
-      smallest = std::min(smallest, value);
-      largest = std::max(largest, value);
-    }
+    const auto [smallest, largest] = RangeOf(Column(column), depth_, flip);
     return smallest - moved >= smallest_ && largest - moved <= 127;
   }
 
@@ -269,13 +312,17 @@ class PanelPacker {
   // All weights less their zero point, modulo 256: copies bytes as they are, the padding being zero
   // points, then subtracts. Returns the end.
   uint8_t* WriteBytes(uint8_t* to) const {
+    // Those of the kernels of this instruction set, and of the plain one.
     switch (k_group_) {
-      case 2:
-        return WriteBytes<2>(to);
       case 4:
         return WriteBytes<4>(to);
+#if defined(__x86_64__)
+      case 2:
+        return WriteBytes<2>(to);
+#else
       case 8:
         return WriteBytes<8>(to);
+#endif
       default:
         ATOLL_CHECK(k_group_ == 16);
         return WriteBytes<16>(to);
@@ -297,16 +344,18 @@ class PanelPacker {
       for (int64_t first = 0; first < full; first += kBlock) {
         const int64_t end = std::min(first + kBlock, full);
         int32_t column = first_;
-        if constexpr (kGroup == 4) {
-          for (; column + 4 <= end_; column += 4) {
+        if constexpr (kGroup <= 4) {
+          constexpr int32_t kColumns = 16 / kGroup;
+          using Group = std::conditional_t<kGroup == 4, uint32_t, uint16_t>;
+          for (; column + kColumns <= end_; column += kColumns) {
             const uint8_t* const from = Column(column) + s * w_.segment_depth;
             uint8_t* cell = block + (column - first_) * kGroup;
             int64_t k = first;
-            for (; k + 4 * kGroup <= end; k += 4 * kGroup, cell += 4 * step) {
-              CopyFourGroupsOfFour(from + k, depth_, cell, step);
+            for (; k + 16 <= end; k += 16, cell += kColumns * step) {
+              Transpose<Group>(from + k, depth_, cell, step);
             }
             for (; k < end; k += kGroup, cell += step) {
-              for (int c = 0; c < 4; ++c) {
+              for (int32_t c = 0; c < kColumns; ++c) {
                 std::memcpy(cell + c * kGroup, from + c * depth_ + k, kGroup);
               }
             }
@@ -328,9 +377,7 @@ class PanelPacker {
       }
       block += step;
     }
-    if (zero != 0) {
-      for (int64_t i = 0; i < bytes; ++i) to[i] = static_cast<uint8_t>(to[i] - zero);
-    }
+    if (zero != 0) Subtract(zero, to, bytes);
     return to + bytes;
   }
 

@@ -5,6 +5,7 @@
 //
 // `Tiles` is a class with
 //   kRows, kColumns            the register tile; kColumns / 2 columns fill a last panel
+//   RunLineInRegisters(args, line, column)  optional: whether it has computed the panel of the line
 //   Tile<kRows, kColumns>(args, sums)  writes the sums of so many rows and columns, bias included:
 //                              [rows][columns], or [rows][kLanes] where that is more
 #pragma once
@@ -62,6 +63,9 @@ constexpr int kHeldRows = Tiles::kRows;
 // One panel of one line.
 template <typename Tiles>
 void RunLine(const GemmArgs& args, int32_t line, int32_t column) {
+  if constexpr (requires { Tiles::RunLineInRegisters(args, line, column); }) {
+    if (Tiles::RunLineInRegisters(args, line, column)) return;
+  }
   constexpr int kHalf = Tiles::kColumns / 2;
   constexpr int kVectors = Tiles::kColumns / kLanes;
   constexpr int kHalfVectors = kVectors > 1 ? kVectors / 2 : 1;

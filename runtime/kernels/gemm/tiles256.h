@@ -4,6 +4,7 @@
 // multiplied. A group is four bytes of lhs, and one register of weights for 8 columns. `Products`
 // is a class with
 //   kRhsBytes         of the weights of 8 columns
+//   kMostFusedGroups  tiles of at most so many groups become bytes in registers
 //   LoadRhs(from)     these weights, aligned to kRhsBytes
 //   Add(sums, a, b)   sums of 8 columns, plus the products of a broadcast group and weights
 //
@@ -11,6 +12,7 @@
 #pragma once
 
 #include "runtime/kernels/gemm/tiles.h"
+#include "runtime/kernels/quantization/nearest_rounding.h"
 
 namespace atollrt {
 namespace {
@@ -55,12 +57,70 @@ struct Tiles256 {
   template <int kTileRows, int kTileColumns>
   static void Tile(const TileArgs& args, int32_t* sums) {
     constexpr int kVectors = kTileColumns / kLanes;
+    TileSums<kTileRows, kVectors> c;
+    Sum<kTileRows, kVectors>(args, c);
+    StoreTile<kTileRows, kVectors>(c, sums);
+  }
+
+  // Of few products, where all columns have float forms. The last tile begins so early that it is
+  // whole.
+  static bool RunLineInRegisters(const GemmArgs& args, int32_t line, int32_t column) {
+    if constexpr (Products::kMostFusedGroups == 0) return false;
+    const RhsPanel& panel = args.panels[column / kColumns];
+    if (args.end_column - column < kColumns || args.rows < kRows || panel.segment_count > 1 ||
+        panel.segments[0].groups > Products::kMostFusedGroups ||
+        args.columns->mode != RequantizeMode::kFixedPoint) {
+      return false;
+    }
+    const FloatForm form = FormOf<kColumns / kLanes>(*args.columns, column);
+    if (form == FloatForm::kNone) return false;
+    const NearestRounding nearest;
+    const Bytes to_bytes = LoadBytes(args.columns->zero_point, args.columns->clamp);
+    const uint8_t* const lhs = args.lhs + line * args.lhs_line_stride;
+    uint8_t* const output = args.output + line * args.output_line_stride + column;
+    for (int32_t row = 0; row < args.rows; row += kRows) {
+      const int32_t first = row + kRows <= args.rows ? row : args.rows - kRows;
+      TileSums<kRows, 2> c;
+      Sum<kRows, 2>(
+          {lhs + first * args.lhs_stride, args.lhs_stride, &panel, args.columns->bias + column}, c);
+      uint8_t* const to = output + first * args.output_stride;
+      if (form == FloatForm::kPositive) {
+        StoreBytesOf<Epilogue::kFloatPositive>(c, *args.columns, column, to_bytes, to,
+                                               args.output_stride);
+      } else {
+        StoreBytesOf<Epilogue::kFloat>(c, *args.columns, column, to_bytes, to, args.output_stride);
+      }
+    }
+    return true;
+  }
+
+ private:
+  template <Epilogue kEpilogue>
+  [[gnu::always_inline]] static void StoreBytesOf(const TileSums<kRows, 2>& c,
+                                                  const OutputColumns& columns, int32_t column,
+                                                  const Bytes& to_bytes, uint8_t* to,
+                                                  int64_t stride) {
+    const Scale low = LoadScale<kEpilogue>(columns, column);
+    const Scale high = LoadScale<kEpilogue>(columns, column + kLanes);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; r += 2) {
+      const __m256i bytes = ToBytes(
+          Rescale<kEpilogue>(c[r][0], low), Rescale<kEpilogue>(c[r][1], high),
+          Rescale<kEpilogue>(c[r + 1][0], low), Rescale<kEpilogue>(c[r + 1][1], high), to_bytes);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_castsi256_si128(bytes));
+      to += stride;
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_extracti128_si256(bytes, 1));
+      to += stride;
+    }
+  }
+
+  template <int kTileRows, int kVectors>
+  [[gnu::always_inline]] static void Sum(const TileArgs& args, TileSums<kTileRows, kVectors>& c) {
     // x86 addresses base + {0, 1, 2} * stride for free.
     constexpr int kPointers = (kTileRows + 2) / 3;
     const int64_t stride = args.lhs_stride;
     const uint8_t* rhs = args.panel->weights;
 
-    TileSums<kTileRows, kVectors> c;
     StartSums<kTileRows, kVectors>(args.bias, c);
     for (int64_t s = 0; s < args.panel->segment_count; ++s) {
       const RhsSegment& segment = args.panel->segments[s];
@@ -86,7 +146,6 @@ struct Tiles256 {
         for (int i = 0; i < kPointers; ++i) lhs[i] += kGroupBytes256;
       }
     }
-    StoreTile<kTileRows, kVectors>(c, sums);
   }
 };
 
@@ -94,6 +153,7 @@ struct Tiles256 {
 // VPDPBUSD takes unsigned activations, so int8 ones are moved by 128.
 struct ByteProducts {
   static constexpr int kRhsBytes = 32;
+  static constexpr int64_t kMostFusedGroups = 0;  // nothing gained
   static __m256i LoadRhs(const uint8_t* from) {
     return _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
   }
