@@ -23,7 +23,9 @@ WeightSums SumWeights(const uint8_t* weights, int64_t count, ByteType type, int3
   const uint8_t flip = type == ByteType::kInt8 ? 0x80 : 0;
   const uint8_t zero = static_cast<uint8_t>(zero_point - ByteMin(type));
   uint8_t nothing = 0;
-  asm("" : "+r"(nothing));  // compilers do not know that the first sum is one of differences, too
+  // Compilers cannot see that it is 0, so the first sum is one of absolute differences for them,
+  // too.
+  asm("" : "+r"(nothing));
   WeightSums sums;
   sums.sum = -count * zero;
   for (; count > 0; count -= kChunk, weights += kChunk) {

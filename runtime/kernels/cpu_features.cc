@@ -64,12 +64,12 @@ CpuFeatures Hardware() {
     features |= kAvx2;
     constexpr unsigned kAvxVnniBit = 1u << 4;
     if (extended.eax >= 1 && HasAll(AskCpu(7, 1).eax, kAvxVnniBit)) features |= kAvxVnni;
-  }
-  if (HasAll(kept, kZmm) &&
-      HasAll(extended.ebx, bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ) &&
-      HasAll(extended.ecx, bit_AVX512VNNI)) {
-    features |= kAvx512Vnni256;
-    if (kHasAvx512Kernels) features |= kAvx512Vnni;
+    if (HasAll(kept, kZmm) &&
+        HasAll(extended.ebx, bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ) &&
+        HasAll(extended.ecx, bit_AVX512VNNI)) {
+      features |= kAvx512Vnni256;
+      if (kHasAvx512Kernels) features |= kAvx512Vnni;
+    }
   }
 #elif defined(__aarch64__)
   features |= kNeon;

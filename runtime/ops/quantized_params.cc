@@ -52,10 +52,10 @@ std::vector<OutputChannel> MakeChannels(const Tensor& input, const Tensor& weigh
 }
 
 // Whether looking for float forms of the output stage pays. Finding one takes as long as it saves
-// in about 2,000 outputs of its channel: forty inferences if there are 7 x 7, to make MobileNet v2
-// half a percent faster (docs/benchmarks.md). It pays in any case where a channel that is nearly
-// dead, with a multiplier far from others, would have its neighbours computed by the slowest
-// integers.
+// in about 2,000 outputs of its channel with registers of 256 bits, in 4,000 with those of 512:
+// forty inferences if there are 7 x 7, to make MobileNet v2 half a percent faster
+// (docs/benchmarks.md). It pays in any case where a channel that is nearly dead, with a multiplier
+// far from others, would have its neighbours computed by the slowest integers.
 bool FindsFits(const Conv2DParams& params) {
   constexpr int64_t kLeastOutputs = 64;
   const ConvShape& s = params.shape;

@@ -61,7 +61,7 @@ constexpr int kColumns = 3;
 // One block of 16 channels.
 struct RowsArgs {
   const DepthwiseRowsArgs* all;
-  int32_t line, lines;  // the first of one or two
+  int32_t line, lines;  // the first, and how many: 1 or 2
   int32_t block;
   int32_t channel;   // from first_channel
   int32_t channels;  // 16, or what is left
@@ -253,7 +253,7 @@ void RunRowsOf(const RowsArgs& block) {
 }
 
 void RunRows(const DepthwiseRowsArgs& args) {
-  // There are hardly ever two lines beside a stride of 2.
+  // With a stride of 2 there are hardly ever two lines, so there is no code for both at once.
   const int32_t lines = args.stride_w == 2 ? 1 : args.lines;
   for (int32_t line = 0; line < args.lines; line += lines) {
     for (int32_t b = 0; b * kDepthwiseBlock < args.channels; ++b) {

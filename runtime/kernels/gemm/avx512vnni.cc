@@ -59,7 +59,7 @@ struct PanelArgs {
   const OutputColumns* columns;
   int32_t column;
   int32_t width;     // columns to write
-  Finish finish[2];  // of vectors; kMemory of none or of both
+  Finish finish[2];  // of vectors; if one is kMemory, the first is, and stands for both
   Scale scale[2];    // unused in kMemory
   Bytes to_bytes;
 };
@@ -286,8 +286,8 @@ int32_t NextTileRows(int32_t rows) {
   return tiles > 1 ? equal + 1 : (equal + 1) / 2;
 }
 
-// Of one vector; fills in its scale, too.
-Finish SetFinish(const OutputColumns& columns, int32_t column, Scale* scale) {
+// How a vector becomes bytes, and the scale that this needs.
+Finish FinishOf(const OutputColumns& columns, int32_t column, Scale* scale) {
   if (columns.mode != RequantizeMode::kFixedPoint) return Finish::kMemory;
   const FloatForm form = FormOf<1>(columns, column);
   if (form == FloatForm::kPositive) {
@@ -314,7 +314,7 @@ void Run(const GemmArgs& args) {
     panel.width = left < kPanelColumns ? left : kPanelColumns;
     const int vectors = panel.width > 16 ? 2 : 1;
     for (int v = 0; v < vectors; ++v) {
-      panel.finish[v] = SetFinish(*args.columns, column + kLanes * v, &panel.scale[v]);
+      panel.finish[v] = FinishOf(*args.columns, column + kLanes * v, &panel.scale[v]);
       if (panel.finish[v] == Finish::kMemory) panel.finish[0] = Finish::kMemory;
     }
     const TileFn* const tile_of = vectors == 2 ? kTiles<2> : kTiles<1>;

@@ -11,7 +11,6 @@
 
 #include "atoll/check.h"
 #include "runtime/base/bytes.h"
-#include "runtime/kernels/isa_bytes.h"
 #include "runtime/kernels/packed_weights.h"
 
 namespace atollrt {
@@ -28,7 +27,6 @@ template <typename Group>
   Groups v[kCount];
 #pragma GCC unroll 8
   for (int i = 0; i < kCount; ++i) std::memcpy(&v[i], from + i * column_bytes, sizeof(v[i]));
-    // Each turn interleaves the first half of the vectors with the second.
 #pragma GCC unroll 8
   for (int turn = 1; turn < kCount; turn *= 2) {
     Groups next[kCount];
@@ -53,6 +51,8 @@ template <typename Group>
 int32_t PanelWidth(const GemmKernel& kernel, int32_t columns) {
   return columns > kernel.panel_columns / 2 ? kernel.panel_columns : kernel.panel_columns / 2;
 }
+
+typedef uint8_t Bytes16 __attribute__((vector_size(16)));
 
 void Subtract(uint8_t zero, uint8_t* from, int64_t count) {
   int64_t i = 0;
@@ -312,7 +312,7 @@ class PanelPacker {
   // All weights less their zero point, modulo 256: copies bytes as they are, the padding being zero
   // points, then subtracts. Returns the end.
   uint8_t* WriteBytes(uint8_t* to) const {
-    // Those of the kernels of this instruction set, and of the plain one.
+    // Those of the kernels for this architecture; 16 is the plain one's.
     switch (k_group_) {
       case 4:
         return WriteBytes<4>(to);

@@ -5,7 +5,8 @@
 //
 // `Tiles` is a class with
 //   kRows, kColumns            the register tile; kColumns / 2 columns fill a last panel
-//   RunLineInRegisters(args, line, column)  optional: whether it has computed the panel of the line
+//   RunLineInRegisters(args, line, column)  optional: computes the panel of the line and returns
+//                              true, or does nothing and returns false
 //   Tile<kRows, kColumns>(args, sums)  writes the sums of so many rows and columns, bias included:
 //                              [rows][columns], or [rows][kLanes] where that is more
 #pragma once

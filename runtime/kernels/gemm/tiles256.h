@@ -4,7 +4,7 @@
 // multiplied. A group is four bytes of lhs, and one register of weights for 8 columns. `Products`
 // is a class with
 //   kRhsBytes         of the weights of 8 columns
-//   kMostFusedGroups  tiles of at most so many groups become bytes in registers
+//   kMostFusedGroups  tiles of at most so many groups become bytes in registers; 0: none
 //   LoadRhs(from)     these weights, aligned to kRhsBytes
 //   Add(sums, a, b)   sums of 8 columns, plus the products of a broadcast group and weights
 //
@@ -62,10 +62,10 @@ struct Tiles256 {
     StoreTile<kTileRows, kVectors>(c, sums);
   }
 
-  // Of few products, where all columns have float forms. The last tile begins so early that it is
-  // whole.
-  static bool RunLineInRegisters(const GemmArgs& args, int32_t line, int32_t column) {
-    if constexpr (Products::kMostFusedGroups == 0) return false;
+  // Of one segment of few products, where all columns have float forms. The last tile begins so
+  // early that it is whole.
+  static bool RunLineInRegisters(const GemmArgs& args, int32_t line,
+                                 int32_t column) requires(Products::kMostFusedGroups > 0) {
     const RhsPanel& panel = args.panels[column / kColumns];
     if (args.end_column - column < kColumns || args.rows < kRows || panel.segment_count > 1 ||
         panel.segments[0].groups > Products::kMostFusedGroups ||

@@ -104,7 +104,7 @@ struct Steps {
 };
 
 // At how many T(j) g is too small, with `offset` as c is on that side of 0; many if it is too large
-// at a T(j) - 1. Evaluated with the multiply-add of the kernels (requantize_avx2.h, Rescale): g is
+// at a T(j) - 1. Evaluated with the multiply-add of the kernels (requantize_*.h, Rescale): g is
 // j or more where that is j - 1/2 or more, or the next float or more if j is odd.
 int CountLow(const Steps& steps, float scale, float offset) {
   constexpr int kMany = 1 << 20;

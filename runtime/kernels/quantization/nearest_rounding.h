@@ -7,7 +7,8 @@ namespace atollrt {
 namespace {
 
 // While it lives, floats of this thread are rounded to the nearest, and raise no signals: what
-// float forms (float_stage.h) are tried and used with, whatever the program has set.
+// float forms (float_stage.h) are tried and used with, whatever the program has set. AVX-512 needs
+// none for using them: its instructions say how they round.
 class NearestRounding {
  public:
   NearestRounding() : own_(_mm_getcsr()) {

@@ -159,7 +159,7 @@ struct OutputColumns {
   //   0 <= multiplier, 1 <= shift <= 22, |accumulator| < 2^30 for every possible input,
   // which the vector code relies on (requantize_avx2.h has the derivation); in kDouble always 1.
   uint8_t* vectorizable = nullptr;
-  // Leaves room for a zero point, moved left as far, in 31 bits.
+  // All that multipliers of real layers have; those of nearly dead channels lie outside.
   static constexpr bool IsVectorShift(int32_t shift) { return shift >= 1 && shift <= 22; }
 
   // 1 where all columns of the block satisfy, in kFixedPoint, 0 <= multiplier, whatever shifts and
