@@ -30,13 +30,14 @@
 #include "driver/coral/package.h"
 #include "driver/open_device.h"
 #include "serve/broker/broker.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/requests.h"
 #include "tests/support/coral_packages.h"
 #include "tests/support/echoing_coral.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/test_executables.h"
 
-using namespace atollrt;
+namespace atollrt::broker_fuzzer {
 
 namespace {
 
@@ -279,7 +280,7 @@ std::vector<uint8_t> Message(bool to_coral, Input* input, std::vector<FileDescri
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+ATOLL_FUZZ_TARGET(broker) {
   // For good: their threads have no end.
   static House* const houses[] = {
       new House(EmulatedDevice{.memory_bytes = 1 << 20}.Open(), Table()),
@@ -311,3 +312,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   house->CheckHonest();
   return 0;
 }
+
+}  // namespace atollrt::broker_fuzzer

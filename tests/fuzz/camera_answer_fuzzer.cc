@@ -15,9 +15,10 @@
 #include "atoll/check.h"
 #include "camera/sources/http_camera.h"
 #include "camera/sources/mjpeg.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/support/allocation_meter.h"
 
-using namespace atollrt;
+namespace atollrt::camera_answer_fuzzer {
 
 namespace {
 
@@ -106,7 +107,7 @@ void CheckAddress(std::string_view text) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+ATOLL_FUZZ_TARGET(camera_answer) {
   if (size < kPieces) return 0;
   const std::span<const uint8_t> bytes(data + kPieces, size - kPieces);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -119,3 +120,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CheckAddress(text.substr(0, 1000));
   return 0;
 }
+
+}  // namespace atollrt::camera_answer_fuzzer

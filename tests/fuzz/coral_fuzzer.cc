@@ -16,11 +16,12 @@
 #include "driver/coral/package.h"
 #include "driver/device/device.h"
 #include "driver/usb/usb_bus.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/support/allocation_meter.h"
 #include "tests/support/coral_packages.h"
 #include "tests/support/fake_clock.h"
 
-using namespace atollrt;
+namespace atollrt::coral_fuzzer {
 
 namespace {
 
@@ -172,10 +173,12 @@ void AnswerRuns(std::span<const uint8_t> bytes) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+ATOLL_FUZZ_TARGET(coral) {
   ReadAsPackage({data, size});
   const MemoryLimit limit(ProportionalBytes(size, kDeviceBytes));
   AnswerDownload({data, size});
   AnswerRuns({data, size});
   return 0;
 }
+
+}  // namespace atollrt::coral_fuzzer

@@ -26,6 +26,7 @@
 #include "atoll/check.h"
 #include "runtime/interpreter.h"
 #include "runtime/model.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/small_model.h"
 #include "tests/support/allocation_meter.h"
 #include "tests/support/emulated_device.h"
@@ -33,7 +34,7 @@
 #include "tests/support/random_graph.h"
 #include "tests/support/recording.h"
 
-using namespace atollrt;
+namespace atollrt::differential_fuzzer {
 
 namespace {
 
@@ -135,7 +136,7 @@ Result<Recording> Run(std::shared_ptr<const Model> model, Delegate* delegate) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+ATOLL_FUZZ_TARGET(differential) {
   const Bytes bytes = ModelOf(Input({data, size}));
   const auto model = [&] {
     const MemoryLimit limit(ProportionalBytes(bytes.size()));
@@ -157,3 +158,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace atollrt::differential_fuzzer

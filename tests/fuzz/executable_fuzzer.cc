@@ -13,9 +13,10 @@
 #include "driver/isa/assembly.h"
 #include "driver/isa/executable.h"
 #include "driver/isa/timing.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/support/allocation_meter.h"
 
-using namespace atollrt;
+namespace atollrt::executable_fuzzer {
 
 namespace {
 
@@ -77,9 +78,11 @@ void ReadAsProtocol(std::span<const uint8_t> bytes) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+ATOLL_FUZZ_TARGET(executable) {
   const MemoryLimit limit(ProportionalBytes(size));
   ReadAsExecutable({data, size});
   ReadAsProtocol({data, size});
   return 0;
 }
+
+}  // namespace atollrt::executable_fuzzer

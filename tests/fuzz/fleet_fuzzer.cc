@@ -15,9 +15,10 @@
 #include "serve/fleet/records.h"
 #include "serve/fleet/spool.h"
 #include "serve/fleet/subjects.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/support/allocation_meter.h"
 
-using namespace atollserve;
+namespace atollserve::fleet_fuzzer {
 
 namespace {
 
@@ -63,7 +64,7 @@ void ReadOneCall(std::string_view text) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+ATOLL_FUZZ_TARGET(fleet) {
   if (size == 0) return 0;
   // Pictures announce their size; what they may take is limited (infer_call.cc).
   const atollrt::MemoryLimit limit(data[0] == 'c' ? int64_t{600} << 20
@@ -122,3 +123,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace atollserve::fleet_fuzzer

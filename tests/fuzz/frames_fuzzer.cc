@@ -15,9 +15,10 @@
 #include "atoll/camera/frame_source.h"
 #include "atoll/check.h"
 #include "atoll/picture.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/support/allocation_meter.h"
 
-using namespace atollrt;
+namespace atollrt::frames_fuzzer {
 
 namespace {
 
@@ -60,7 +61,7 @@ void Decode(const Frame& frame) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+ATOLL_FUZZ_TARGET(frames) {
   // A few pictures of the size that is allowed, in three bytes or floats a pixel.
   const MemoryLimit limit(ProportionalBytes(size, 64 * kMaxPixels));
   Frame whole;
@@ -82,3 +83,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   close(fd);
   return 0;
 }
+
+}  // namespace atollrt::frames_fuzzer

@@ -12,9 +12,10 @@
 #include "atoll/check.h"
 #include "serve/frigate/exchange.h"
 #include "serve/frigate/multipart.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/support/allocation_meter.h"
 
-using namespace atollrt;
+namespace atollrt::frigate_fuzzer {
 
 namespace {
 
@@ -79,7 +80,7 @@ void ReadForm(std::string_view type, std::string_view body) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+ATOLL_FUZZ_TARGET(frigate) {
   if (size == 0) return 0;
   const MemoryLimit limit(ProportionalBytes(size));
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
@@ -103,3 +104,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace atollrt::frigate_fuzzer

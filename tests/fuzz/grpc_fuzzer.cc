@@ -8,11 +8,12 @@
 
 #include "atoll/check.h"
 #include "serve/grpc/grpc_messages.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/support/allocation_meter.h"
 
-using namespace atollserve;
+namespace atollserve::grpc_fuzzer {
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+ATOLL_FUZZ_TARGET(grpc) {
   inference::ModelInferRequest message;
   {
     // For a string whose length is said, protobuf reserves that, up to so many bytes, before it
@@ -49,3 +50,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace atollserve::grpc_fuzzer

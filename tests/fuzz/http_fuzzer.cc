@@ -8,11 +8,12 @@
 
 #include "atoll/check.h"
 #include "camera/web/http.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/support/allocation_meter.h"
 
-using namespace atollrt;
+namespace atollrt::http_fuzzer {
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+ATOLL_FUZZ_TARGET(http) {
   const MemoryLimit limit(ProportionalBytes(size));
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   HttpRequest request, early_request;
@@ -46,3 +47,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace atollrt::http_fuzzer

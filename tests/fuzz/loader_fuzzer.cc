@@ -10,12 +10,13 @@
 #include "atoll/check.h"
 #include "runtime/interpreter.h"
 #include "runtime/model.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/small_model.h"
 #include "tests/support/allocation_meter.h"
 
-using namespace atollrt;
+namespace atollrt::loader_fuzzer {
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+ATOLL_FUZZ_TARGET(loader) {
   const auto model = [&] {
     const MemoryLimit limit(ProportionalBytes(size));
     return Model::FromBuffer({data, size});
@@ -33,3 +34,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   (void)(*interpreter)->Invoke();
   return 0;
 }
+
+}  // namespace atollrt::loader_fuzzer

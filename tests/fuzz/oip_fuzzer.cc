@@ -11,9 +11,10 @@
 #include "atoll/check.h"
 #include "serve/inference/json_text.h"
 #include "serve/oip/infer_body.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/support/allocation_meter.h"
 
-using namespace atollserve;
+namespace atollserve::oip_fuzzer {
 
 namespace {
 
@@ -77,7 +78,7 @@ void Check(const std::shared_ptr<const std::string>& body, const InferBody& requ
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+ATOLL_FUZZ_TARGET(oip) {
   if (size < 3) return 0;
   static const ModelInfo models[] = {MakeModel(false), MakeModel(true)};
   const ModelInfo& model = models[data[0] & 1];
@@ -97,3 +98,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Check(body, *request, model);
   return 0;
 }
+
+}  // namespace atollserve::oip_fuzzer

@@ -10,12 +10,13 @@
 #include "quantize/onnx/onnx_import.h"
 #include "runtime/interpreter.h"
 #include "runtime/model.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/small_model.h"
 #include "tests/support/allocation_meter.h"
 
-using namespace atollrt;
+namespace atollrt::onnx_fuzzer {
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+ATOLL_FUZZ_TARGET(onnx) {
   const auto bytes = [&] {
     // A node of a few bytes has a name, a value, tensors and a table in the result.
     const MemoryLimit limit(4 * ProportionalBytes(size, int64_t{1} << 19));
@@ -36,3 +37,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   (void)(*interpreter)->Invoke();
   return 0;
 }
+
+}  // namespace atollrt::onnx_fuzzer

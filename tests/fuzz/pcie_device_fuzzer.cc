@@ -22,6 +22,7 @@
 #include "driver/coral/package.h"
 #include "driver/emulator/emulated_pcie.h"
 #include "driver/recording/pcie_replay.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/requests.h"
 #include "tests/support/allocation_meter.h"
 #include "tests/support/coral_packages.h"
@@ -29,7 +30,7 @@
 #include "tests/support/fake_coral_function.h"
 #include "tests/support/forwarding_function.h"
 
-using namespace atollrt;
+namespace atollrt::pcie_device_fuzzer {
 
 namespace {
 
@@ -330,7 +331,7 @@ void Replay(std::span<const uint8_t> recording) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+ATOLL_FUZZ_TARGET(pcie_device) {
   const std::span<const uint8_t> bytes(data, size);
   constexpr int64_t kDeviceBytes = int64_t{32} << 20;
   CachingExecutable();
@@ -344,3 +345,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace atollrt::pcie_device_fuzzer

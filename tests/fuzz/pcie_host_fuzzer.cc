@@ -16,10 +16,11 @@
 #include "driver/emulator/pcie_endpoint.h"
 #include "driver/isa/instruction.h"
 #include "runtime/base/bytes.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/requests.h"
 #include "tests/support/allocation_meter.h"
 
-using namespace atollrt;
+namespace atollrt::pcie_host_fuzzer {
 
 namespace {
 
@@ -223,7 +224,7 @@ class Machine {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+ATOLL_FUZZ_TARGET(pcie_host) {
   constexpr int64_t kDeviceBytes = int64_t{16} << 20;
   const MemoryLimit limit(ProportionalBytes(size, kDeviceBytes));
   constexpr int kActsMax = 200;
@@ -233,3 +234,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   machine.Run();
   return 0;
 }
+
+}  // namespace atollrt::pcie_host_fuzzer

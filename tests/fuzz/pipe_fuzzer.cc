@@ -16,9 +16,10 @@
 
 #include "atoll/camera/frame_source.h"
 #include "atoll/check.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/support/allocation_meter.h"
 
-using namespace atollrt;
+namespace atollrt::pipe_fuzzer {
 
 namespace {
 
@@ -73,7 +74,7 @@ bool WritePackets(std::span<const uint8_t> bytes, std::span<const uint8_t> piece
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+ATOLL_FUZZ_TARGET(pipe) {
   if (size < kPieces) return 0;
   const std::span<const uint8_t> bytes(data + kPieces, size - kPieces);
   int ends[2];
@@ -94,3 +95,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   close(fd);
   return 0;
 }
+
+}  // namespace atollrt::pipe_fuzzer

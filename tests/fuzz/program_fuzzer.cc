@@ -18,9 +18,10 @@
 #include "driver/emulator/core.h"
 #include "driver/isa/instruction.h"
 #include "runtime/base/bytes.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/support/allocation_meter.h"
 
-using namespace atollrt;
+namespace atollrt::program_fuzzer {
 
 namespace {
 
@@ -385,7 +386,7 @@ void Act(Device& device, Input& input) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+ATOLL_FUZZ_TARGET(program) {
   constexpr int64_t kDeviceBytes = int64_t{16} << 20;
   const MemoryLimit limit(ProportionalBytes(size, kDeviceBytes));
   constexpr int kActionsMax = 16;
@@ -395,3 +396,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   device.Run();
   return 0;
 }
+
+}  // namespace atollrt::program_fuzzer

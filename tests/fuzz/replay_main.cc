@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a fuzz target once for each file of the directories that are named on the command line, in
-// builds without libFuzzer: finds of the past stay found. Fails if there is no file.
+// Runs a fuzz target once for each file of some directories, in builds without libFuzzer: finds of
+// the past stay found.
+//
+//   fuzz-replays TARGET DIRECTORY...
+//
+// Fails if there is no such target, or no file.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -10,12 +14,21 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <string_view>
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+#include "tests/fuzz/fuzz_target.h"
 
 int main(int argc, char** argv) {
+  const std::string_view name = argc > 1 ? argv[1] : "";
+  const atollrt::FuzzTarget* target = atollrt::FuzzTarget::first;
+  while (target != nullptr && target->name != name) target = target->next;
+  if (target == nullptr) {
+    std::fprintf(stderr, "There is no fuzz target '%s' in this program.\n",
+                 argc > 1 ? argv[1] : "");
+    return 2;
+  }
   int files = 0;
-  for (int i = 1; i < argc; ++i) {
+  for (int i = 2; i < argc; ++i) {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(argv[i])) {
       if (!entry.is_regular_file()) continue;
       std::ifstream stream(entry.path(), std::ios::binary);
@@ -25,7 +38,7 @@ int main(int argc, char** argv) {
       std::copy(bytes.begin(), bytes.end(), block.get());
       std::printf("%s\n", entry.path().c_str());
       std::fflush(stdout);  // the last line names the culprit of a crash
-      LLVMFuzzerTestOneInput(block.get(), bytes.size());
+      target->run(block.get(), bytes.size());
       ++files;
     }
   }

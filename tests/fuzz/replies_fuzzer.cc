@@ -18,12 +18,13 @@
 #include "driver/device/device.h"
 #include "driver/recording/usb_recording.h"
 #include "runtime/base/bytes.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/requests.h"
 #include "tests/support/allocation_meter.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/open_atoll1.h"
 
-using namespace atollrt;
+namespace atollrt::replies_fuzzer {
 
 namespace {
 
@@ -187,7 +188,7 @@ void Replay(std::span<const uint8_t> recording) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+ATOLL_FUZZ_TARGET(replies) {
   const std::span<const uint8_t> bytes(data, size);
   constexpr int64_t kDeviceBytes = int64_t{16} << 20;
   const MemoryLimit limit(ProportionalBytes(size, kDeviceBytes));
@@ -198,3 +199,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace atollrt::replies_fuzzer

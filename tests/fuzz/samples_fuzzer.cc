@@ -17,12 +17,13 @@
 #include <vector>
 
 #include "atoll/check.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/support/allocation_meter.h"
 #include "tools/atoll/array_file.h"
 #include "tools/atoll/dataset.h"
 #include "tools/atoll/exit_code.h"
 
-using namespace atollcmd;
+namespace atollcmd::samples_fuzzer {
 
 namespace {
 
@@ -82,7 +83,7 @@ void ReadData(const std::string& path, const std::vector<std::string>& labels) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+ATOLL_FUZZ_TARGET(samples) {
   static const Folder folder;
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
@@ -114,3 +115,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace atollcmd::samples_fuzzer

@@ -12,9 +12,10 @@
 #include "atoll/check.h"
 #include "driver/isa/assembly.h"
 #include "driver/profiles/device_profile.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/support/allocation_meter.h"
 
-using namespace atollrt;
+namespace atollrt::text_fuzzer {
 
 namespace {
 
@@ -52,7 +53,7 @@ void ReadAsProfile(std::string_view text) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+ATOLL_FUZZ_TARGET(text) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   {
     const MemoryLimit limit(ProportionalBytes(size));
@@ -65,3 +66,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ReadAsProfile(text);
   return 0;
 }
+
+}  // namespace atollrt::text_fuzzer

@@ -21,10 +21,11 @@
 #include "driver/vfio/iommu_space.h"
 #include "driver/vfio/system_calls.h"
 #include "driver/vfio/vfio_function.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/requests.h"
 #include "tests/support/allocation_meter.h"
 
-using namespace atollrt;
+namespace atollrt::vfio_fuzzer {
 
 namespace {
 
@@ -185,7 +186,7 @@ void Use(PcieFunction& function, std::span<const uint8_t> bytes) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+ATOLL_FUZZ_TARGET(vfio) {
   constexpr int64_t kFunctionBytes = int64_t{16} << 20;
   const MemoryLimit limit(ProportionalBytes(size, kFunctionBytes));
   // One half of the input is the kernel's, the other the program's.
@@ -204,3 +205,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace atollrt::vfio_fuzzer
