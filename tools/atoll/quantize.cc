@@ -300,6 +300,17 @@ class FloatModel : public InputsOfModel {
   std::string reason_;
 };
 
+// Of AtollQuantize.
+void FailUnlessOk(AtollStatus status, const std::string& model) {
+  if (status == ATOLL_CANCELLED) {
+    Fail(ExitCode::kInterrupted, "interrupted; nothing was written");
+  }
+  if (status == ATOLL_OK) return;
+  const bool usage = status == ATOLL_INVALID_ARGUMENT;
+  Fail(usage ? ExitCode::kUsage : ExitCodeOf(status, Activity::kLoadingModel),
+       "cannot quantize '{}': {}", model, AtollQuantizeLastError());
+}
+
 void RunQuantize(const Options& options) {
   CheckOptions(options);
   std::string float_bytes = ReadFile(options.model);
@@ -329,14 +340,7 @@ void RunQuantize(const Options& options) {
   work.EndProgress();
   calibration.RethrowError();
   work.RethrowError();
-  if (status == ATOLL_CANCELLED) {
-    Fail(ExitCode::kInterrupted, "interrupted; nothing was written");
-  }
-  if (status != ATOLL_OK) {
-    const bool usage = status == ATOLL_INVALID_ARGUMENT;
-    Fail(usage ? ExitCode::kUsage : ExitCodeOf(status, Activity::kLoadingModel),
-         "cannot quantize '{}': {}", options.model, AtollQuantizeLastError());
-  }
+  FailUnlessOk(status, options.model);
 
   // What is measured from here on takes as much memory as what was done, so that goes, back to the
   // system, too.
