@@ -14,6 +14,7 @@ import re
 import resource
 import shutil
 import signal
+import socket
 import ssl
 import struct
 import subprocess
@@ -1329,6 +1330,46 @@ class Logins(FleetTest):
                    ["--nkey", wrong.public, "--nkey-seed", bad],
                    # A key of which it has not the seed.
                    ["--nkey", key.public, "--nkey-seed", bad])
+
+    def test_signature_refused(self):
+        """What is signed wrongly, as the client's library does now and then, is signed again."""
+        key = Nkey(self.folder, "U")
+        seed = self.file("seed", key.seed + "\n")
+        for options, refusals, signatures in ((["--nkey", key.public, "--nkey-seed", seed], 2, 3),
+                                              (["--nkey", key.public, "--nkey-seed", seed], 9, 3),
+                                              (["--token-file", self.file("token", "x" * 16)], 9, 1)):
+            seen = []
+
+            def serve(connection, refusals=refusals, seen=seen):
+                with connection, connection.makefile("rb") as lines:
+                    info = {"server_id": "x", "version": "2.9.10", "max_payload": 1 << 20, "headers": True,
+                            "auth_required": True, "nonce": f"nonce-{len(seen)}"}
+                    connection.sendall(f"INFO {json.dumps(info)}\r\n".encode())
+                    connect = json.loads(lines.readline().removeprefix(b"CONNECT "))
+                    seen.append(connect.get("sig"))
+                    if len(seen) <= refusals:
+                        connection.sendall(b"-ERR 'Authorization Violation'\r\n")
+                        return
+                    for line in lines:
+                        if line.startswith(b"PING"):
+                            connection.sendall(b"PONG\r\n")
+
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                def accept(listener=listener, serve=serve):
+                    while True:
+                        try:
+                            connection, _ = listener.accept()
+                        except OSError:
+                            return
+                        threading.Thread(target=serve, args=(connection,), daemon=True).start()
+                threading.Thread(target=accept, daemon=True).start()
+                done = fleet("infer", "--nats", f"nats://127.0.0.1:{listener.getsockname()[1]}", *options,
+                             "--model", "fashion", BOOT, "--budget", "300", "--connect-timeout", str(LONG * 1000))
+                listener.shutdown(socket.SHUT_RDWR)
+            self.assertNotEqual(done.returncode, 0)
+            (self.assertRegex if refusals > 2 else self.assertNotRegex)(done.stderr, "(?i)authoriz")
+            self.assertEqual(len(seen), signatures)
+            self.assertEqual(len(set(seen)), signatures, "each has another nonce")
 
     def test_credentials(self):
         operator, account, user = (Nkey(self.folder, kind) for kind in "OAU")
