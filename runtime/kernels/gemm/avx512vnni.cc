@@ -45,22 +45,17 @@ __m512i Broadcast4(const uint8_t* from) {
   return _mm512_set1_epi32(four);
 }
 
-// What becomes of sums.
-enum class Finish {
-  kFloatPositive,  // requantized in registers
-  kFloat,          // likewise
-  kFixedPoint,     // likewise: a column has no float form
-  kMemory,         // requantized from memory: rare
-};
-
 // What all tiles of a panel have in common.
 struct PanelArgs {
   const RhsPanel* panel;
   const OutputColumns* columns;
   int32_t column;
-  int32_t width;     // columns to write
-  Finish finish[2];  // of vectors; if one is kMemory, the first is, and stands for both
-  Scale scale[2];    // unused in kMemory
+  int32_t width;  // columns to write
+  // How each vector becomes bytes in registers, and its scale; by way of memory if one of them has
+  // a form that is not for that, which is rare.
+  bool by_memory;
+  Epilogue epilogue[2];
+  Scale scale[2];
   Bytes to_bytes;
 };
 
@@ -221,7 +216,7 @@ template <int kRows, int kVectors>
       }
     }
   }
-  if (panel.finish[0] == Finish::kMemory) {
+  if (panel.by_memory) {
     alignas(64) int32_t memory[16 * kRows * kVectors];
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
@@ -235,9 +230,9 @@ template <int kRows, int kVectors>
   }
 #pragma GCC unroll 16
   for (int v = 0; v < kVectors; ++v) {
-    if (panel.finish[v] == Finish::kFloatPositive) {
+    if (panel.epilogue[v] == Epilogue::kFloatPositive) {
       RescaleRows<Epilogue::kFloatPositive>(panel.scale[v], v, sums);
-    } else if (panel.finish[v] == Finish::kFloat) {
+    } else if (panel.epilogue[v] == Epilogue::kFloat) {
       RescaleRows<Epilogue::kFloat>(panel.scale[v], v, sums);
     } else {
       RescaleRows<Epilogue::kFixedPoint>(panel.scale[v], v, sums);
@@ -286,21 +281,23 @@ int32_t NextTileRows(int32_t rows) {
   return tiles > 1 ? equal + 1 : (equal + 1) / 2;
 }
 
-// How a vector becomes bytes, and the scale that this needs.
-Finish FinishOf(const OutputColumns& columns, int32_t column, Scale* scale) {
-  if (columns.mode != RequantizeMode::kFixedPoint) return Finish::kMemory;
-  const FloatForm form = FormOf<1>(columns, column);
-  if (form == FloatForm::kPositive) {
-    *scale = LoadScale<Epilogue::kFloatPositive>(columns, column);
-    return Finish::kFloatPositive;
+void SetEpilogues(int vectors, PanelArgs* panel) {
+  panel->by_memory = false;
+  for (int v = 0; v < vectors; ++v) {
+    const int32_t column = panel->column + kLanes * v;
+    panel->epilogue[v] = EpilogueOf<1>(*panel->columns, column);
+    switch (panel->epilogue[v]) {
+      case Epilogue::kFloatPositive:
+      case Epilogue::kFloat:
+        panel->scale[v] = LoadScale<Epilogue::kFloat>(*panel->columns, column);
+        break;
+      case Epilogue::kFixedPoint:
+        panel->scale[v] = LoadScale<Epilogue::kFixedPoint>(*panel->columns, column);
+        break;
+      default:
+        panel->by_memory = true;
+    }
   }
-  if (form == FloatForm::kAny) {
-    *scale = LoadScale<Epilogue::kFloat>(columns, column);
-    return Finish::kFloat;
-  }
-  if (columns.vectorizable[column / OutputColumns::kBlock] == 0) return Finish::kMemory;
-  *scale = LoadScale<Epilogue::kFixedPoint>(columns, column);
-  return Finish::kFixedPoint;
 }
 
 void Run(const GemmArgs& args) {
@@ -313,10 +310,7 @@ void Run(const GemmArgs& args) {
     panel.column = column;
     panel.width = left < kPanelColumns ? left : kPanelColumns;
     const int vectors = panel.width > 16 ? 2 : 1;
-    for (int v = 0; v < vectors; ++v) {
-      panel.finish[v] = FinishOf(*args.columns, column + kLanes * v, &panel.scale[v]);
-      if (panel.finish[v] == Finish::kMemory) panel.finish[0] = Finish::kMemory;
-    }
+    SetEpilogues(vectors, &panel);
     const TileFn* const tile_of = vectors == 2 ? kTiles<2> : kTiles<1>;
     int64_t prefetch = column + kPanelColumns < args.end_column
                            ? panel.panel[1].weights - panel.panel->weights

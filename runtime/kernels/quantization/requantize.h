@@ -52,23 +52,39 @@ inline bool IsUniform([[maybe_unused]] const OutputColumns& columns,
   return true;
 }
 
-// visit.operator()<Epilogue>() with the one that serves kVectors * kLanes columns from `column` on,
-// if they are wide_vectorizable.
-template <int kVectors, typename Visit>
-inline void WithEpilogue(const OutputColumns& columns, int32_t column, const Visit& visit) {
-  if (columns.mode == RequantizeMode::kDouble) {
-    visit.template operator()<Epilogue::kDouble>();
-    return;
-  }
+// The one that serves kVectors * kLanes columns from `column` on, if they are wide_vectorizable.
+template <int kVectors>
+inline Epilogue EpilogueOf(const OutputColumns& columns, int32_t column) {
+  if (columns.mode == RequantizeMode::kDouble) return Epilogue::kDouble;
 #if defined(__AVX2__)
   const FloatForm form = FormOf<kVectors>(columns, column);
-  if (form == FloatForm::kPositive) return visit.template operator()<Epilogue::kFloatPositive>();
-  if (form == FloatForm::kAny) return visit.template operator()<Epilogue::kFloat>();
+  if (form == FloatForm::kPositive) return Epilogue::kFloatPositive;
+  if (form == FloatForm::kAny) return Epilogue::kFloat;
 #endif
-  if (columns.vectorizable[column / OutputColumns::kBlock] == 0) {
-    visit.template operator()<Epilogue::kWide>();
-  } else {
-    visit.template operator()<Epilogue::kFixedPoint>();
+  return columns.vectorizable[column / OutputColumns::kBlock] == 0 ? Epilogue::kWide
+                                                                   : Epilogue::kFixedPoint;
+}
+
+// visit.operator()<Epilogue>() with it.
+template <int kVectors, typename Visit>
+inline void WithEpilogue(const OutputColumns& columns, int32_t column, const Visit& visit) {
+  switch (EpilogueOf<kVectors>(columns, column)) {
+#if defined(__AVX2__)
+    case Epilogue::kFloatPositive:
+      return visit.template operator()<Epilogue::kFloatPositive>();
+    case Epilogue::kFloat:
+      return visit.template operator()<Epilogue::kFloat>();
+#else
+    case Epilogue::kFloatPositive:
+    case Epilogue::kFloat:
+      __builtin_unreachable();
+#endif
+    case Epilogue::kFixedPoint:
+      return visit.template operator()<Epilogue::kFixedPoint>();
+    case Epilogue::kWide:
+      return visit.template operator()<Epilogue::kWide>();
+    case Epilogue::kDouble:
+      return visit.template operator()<Epilogue::kDouble>();
   }
 }
 
