@@ -52,9 +52,9 @@ inline std::string FirstDifference(const Graph& graph, const Recording& got,
       const std::string name = Describe(graph, tensor);
       const auto wanted = want[i].find(tensor);
       if (wanted == want[i].end()) return name + " is written by one of them only";
+      if (bytes == wanted->second) continue;
       const auto differ =
           std::mismatch(bytes.begin(), bytes.end(), wanted->second.begin(), wanted->second.end());
-      if (differ.first == bytes.end() && differ.second == wanted->second.end()) continue;
       return Format("%s differs in invocation %zu from byte %lld on", name.c_str(), i,
                     static_cast<long long>(differ.first - bytes.begin()));
     }
