@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <string>
+#include <string_view>
 
 #include "delegate/lowering.h"
 #include "delegate/partitioner.h"
@@ -204,7 +206,7 @@ struct AccessLister {
 // Walks the inference program: every access lies inside its segment, nothing writes to resident
 // parameters, nothing reads an activation byte that has not been written.
 void ExpectSoundAccesses(const Executable& executable) {
-  std::vector<bool> written(executable.activation_bytes);
+  std::string written(executable.activation_bytes, '\0');
   for (const Instruction& instruction : executable.inference_program) {
     SCOPED_TRACE(Disassemble(instruction));
     for (const Access& access : std::visit(AccessLister(), instruction)) {
@@ -217,9 +219,11 @@ void ExpectSoundAccesses(const Executable& executable) {
         ASSERT_EQ(access.kind, Access::kRead);
         continue;
       }
-      for (uint64_t byte = begin; byte < begin + access.bytes; ++byte) {
-        if (access.kind == Access::kWrite) written[byte] = true;
-        ASSERT_TRUE(written[byte]) << "byte " << byte;
+      if (access.kind == Access::kWrite) {
+        written.replace(begin, access.bytes, access.bytes, '\1');
+      } else {
+        const size_t unwritten = std::string_view(written).substr(begin, access.bytes).find('\0');
+        ASSERT_EQ(unwritten, std::string_view::npos) << "byte " << begin + unwritten;
       }
     }
   }
