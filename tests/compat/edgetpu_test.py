@@ -249,7 +249,13 @@ class Pcie(PcieTest):
                     device = "pci:0" if way == "plugin" and scenario["options"] else ""
                     with self.subTest(scenario["name"], bus=bus, way=way):
                         log = self.directory / f"{scenario['name']}.{bus}.{way}"
-                        done = self.run_over(bus, way, device, scenario, log)
+                        for _ in range(3):
+                            log.unlink(missing_ok=True)
+                            done = self.run_over(bus, way, device, scenario, log)
+                            # The stand-in waits for two seconds, in which on a busy machine
+                            # nothing may happen at all; what never comes, comes in no try.
+                            if "is not acknowledged" not in log.read_text():
+                                break
                         if self.check_outputs(PCIE, scenario, done):
                             self.compare(COMPARE_PCIE, PCIE / f"{scenario['name']}.trace", log)
 
