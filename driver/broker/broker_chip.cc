@@ -117,27 +117,39 @@ Status BrokerLink::Send(std::span<const uint8_t> message, int fd) {
   return SendMessage(socket_.get(), message, fd);
 }
 
+uint32_t BrokerLink::NewRequest() {
+  const std::lock_guard lock(mutex_);
+  awaited_.insert(++last_request_);
+  return last_request_;
+}
+
 Result<BrokerLink::Answer> BrokerLink::Await(uint32_t request, Deadline deadline) {
-  ReceivedMessage message;
   std::unique_lock lock(mutex_);
+  Result<Answer> answer = AwaitLocked(request, deadline, &lock);
+  awaited_.erase(request);
+  answers_.erase(request);
+  return answer;
+}
+
+Result<BrokerLink::Answer> BrokerLink::AwaitLocked(uint32_t request, Deadline deadline,
+                                                   std::unique_lock<std::mutex>* lock) {
+  ReceivedMessage message;
   for (;;) {
     if (const auto found = answers_.find(request); found != answers_.end()) {
-      Answer answer = std::move(found->second);
-      answers_.erase(found);
-      return answer;
+      return std::move(found->second);
     }
     if (!lost_.ok()) return lost_;
     if (is_reading_) {
-      if (changed_.wait_until(lock, deadline) == std::cv_status::timeout && is_reading_ &&
+      if (changed_.wait_until(*lock, deadline) == std::cv_status::timeout && is_reading_ &&
           !answers_.contains(request)) {
         return Timeout("the broker did not answer in time");
       }
       continue;
     }
     is_reading_ = true;
-    lock.unlock();
+    lock->unlock();
     const Status status = ReceiveMessage(socket_.get(), deadline, &message);
-    lock.lock();
+    lock->lock();
     is_reading_ = false;
     if (status.ok()) {
       Take(message);
@@ -145,7 +157,9 @@ Result<BrokerLink::Answer> BrokerLink::Await(uint32_t request, Deadline deadline
       lost_ = DeviceLost("the broker is gone: %s", status.message().c_str());
     }
     changed_.notify_all();
-    if (status.code() == StatusCode::kTimeout) {
+    // Who is told all kinds of other things waits no longer, either.
+    if (status.code() == StatusCode::kTimeout ||
+        (Clock::now() > deadline && !answers_.contains(request) && lost_.ok())) {
       return Timeout("the broker did not answer in time");
     }
   }
@@ -154,6 +168,8 @@ Result<BrokerLink::Answer> BrokerLink::Await(uint32_t request, Deadline deadline
 // With the mutex held.
 void BrokerLink::Take(const ReceivedMessage& message) {
   if (const auto done = ReadBrokerMessage<BrokerDone>(message.bytes); done.has_value()) {
+    // An answer that comes too late is of no use to anybody.
+    if (!awaited_.contains(done->message.request)) return;
     answers_[done->message.request] = {done->message, {done->tail.begin(), done->tail.end()}};
   } else if (const auto state = ReadBrokerMessage<BrokerState>(message.bytes); state.has_value()) {
     state_ = state->message;

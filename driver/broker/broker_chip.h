@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,14 +43,16 @@ class BrokerLink {
   // As the broker says; `description` is its line.
   const DeviceInfo& info() const { return info_; }
 
-  uint32_t NewRequest() { return ++last_request_; }
+  // The number of a request that will be awaited.
+  uint32_t NewRequest();
   // Nothing is sent over a link that was closed: kDeviceLost.
   Status Send(std::span<const uint8_t> message, int fd = -1);
   struct Answer {
     BrokerDone done;
     std::vector<uint8_t> tail;
   };
-  // One call for each request. kTimeout, kDeviceLost; errors of the request are in the answer.
+  // One call for each request, after which its answer is forgotten. kTimeout, kDeviceLost; errors
+  // of the request are in the answer.
   Result<Answer> Await(uint32_t request, Deadline deadline);
   void Close();
   // Sends a message that is answered at once; its errors, and the answer's.
@@ -64,17 +67,20 @@ class BrokerLink {
 
  private:
   BrokerLink(FileDescriptor socket, DeviceInfo info);
+  Result<Answer> AwaitLocked(uint32_t request, Deadline deadline,
+                             std::unique_lock<std::mutex>* lock);
   void Take(const ReceivedMessage& message);
 
   const FileDescriptor socket_;
   const DeviceInfo info_;
-  std::atomic<uint32_t> last_request_{0};
   mutable std::mutex mutex_;  // guards what follows; not held while reading
+  uint32_t last_request_ = 0;
+  std::set<uint32_t> awaited_;
   std::condition_variable changed_;
   bool is_reading_ = false;
   Status lost_;
   BrokerState state_;
-  std::map<uint32_t, Answer> answers_;
+  std::map<uint32_t, Answer> answers_;  // to awaited_ alone
 };
 
 class BrokerChip final : public Chip {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
 namespace atollrt {
 
@@ -38,9 +37,24 @@ BrokerWelcome WelcomeOf(const DeviceInfo& info) {
 
 Result<DeviceInfo> DeviceInfoOf(const BrokerWelcome& welcome) {
   constexpr uint64_t kDayMs = uint64_t{24} * 3600 * 1000;
+  constexpr uint64_t kMost = uint64_t{1} << 48;
+  constexpr uint32_t kMostOfArray = 1 << 16;
+  constexpr double kMostHostSeconds = 24 * 3600;
+  const auto is_number = [](uint64_t value) { return value >= 1 && value <= kMost; };
+  const auto is_side = [](uint32_t value) { return value >= 1 && value <= kMostOfArray; };
   if (welcome.family > static_cast<uint32_t>(DeviceFamily::kCoral) ||
-      !(std::isfinite(welcome.host_seconds) && welcome.host_seconds >= 0)) {
-    return DeviceLost("the broker describes a device of family %u", welcome.family);
+      !is_side(welcome.array_rows) || !is_side(welcome.array_columns) ||
+      !is_number(welcome.memory_bytes) || welcome.program_memory_bytes > kMost ||
+      !is_number(welcome.clock_hz) || !is_number(welcome.link_bytes_per_second) ||
+      !(welcome.host_seconds >= 0 && welcome.host_seconds <= kMostHostSeconds)) {
+    return DeviceLost(
+        "the broker describes no device: family %u, an array of %ux%u, %llu bytes of memory and "
+        "%llu of programs, %llu Hz, a link of %llu bytes per second, %g s on the host",
+        welcome.family, welcome.array_rows, welcome.array_columns,
+        static_cast<unsigned long long>(welcome.memory_bytes),
+        static_cast<unsigned long long>(welcome.program_memory_bytes),
+        static_cast<unsigned long long>(welcome.clock_hz),
+        static_cast<unsigned long long>(welcome.link_bytes_per_second), welcome.host_seconds);
   }
   DeviceInfo info;
   info.family = static_cast<DeviceFamily>(welcome.family);

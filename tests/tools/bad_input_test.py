@@ -4,6 +4,7 @@ import json
 import os
 import random
 import socket
+import struct
 import subprocess
 import threading
 import unittest
@@ -338,6 +339,56 @@ class BadOutputs(CommandTest):
                           result.stderr)
         self.assertEqual((model.read_bytes(), recording.read_bytes()),
                          (FASHION_MODEL.read_bytes(), before))
+
+
+class Recordings(CommandTest):
+    """The command line in a recording may be a stranger's."""
+
+    def setUp(self):
+        super().setUp()
+        self.recorded = self.directory / "session.pcapng"
+        self.succeed("run", FASHION_MODEL, "--device", "emu", "--record", self.recorded)
+
+    def with_words(self, *words):
+        """The recording, with that command line in it."""
+        data, at, out = self.recorded.read_bytes(), 0, b""
+        while at < len(data):
+            kind, length = struct.unpack_from("<II", data, at)
+            block, at = data[at:at + length], at + length
+            if kind == 6 and block[28:].startswith(b"note session "):
+                text = b"note session " + json.dumps([str(word) for word in words]).encode()
+                body = block[8:20] + struct.pack("<II", len(text), len(text)) + text
+                body += bytes(-len(body) % 4)
+                block = struct.pack("<II", 6, len(body) + 12) + body + struct.pack("<I", len(body) + 12)
+            out += block
+        return self.file("changed.pcapng", out)
+
+    def test_replays_read_alone(self):
+        victim = self.file("victim.txt", b"precious")
+        for words in (("compile", FASHION_MODEL, "--output", victim), ("broker",), ("serve",),
+                      ("replay", self.recorded), ("import", "x.onnx"), ("--version",),
+                      ("camera", FASHION_MODEL, "--source", "http://127.0.0.1:9/x"),
+                      ("camera", FASHION_MODEL, "--mqtt=mqtt://127.0.0.1:9/x")):
+            result = run("replay", self.with_words(*words))
+            self.assertEqual(result.code, USAGE, (words, result.stderr))
+            self.assertIn("--device replay:", result.stderr)
+        self.assertEqual(victim.read_bytes(), b"precious")
+
+    def test_outputs_are_asked_for(self):
+        folder = self.directory / "outputs"
+        for word in (("--output-dir", folder), (f"--output-dir={folder}",),
+                     ("--output-dir", "--output-dir", "--output-dir", folder)):
+            result = run("replay", self.with_words("run", FASHION_MODEL, *word))
+            self.assertIn("atoll: without --output-dir: ", result.stderr)
+            self.assertFalse(folder.exists(), word)
+        picture = SOURCE / "models/fashion/ankle_boot.pgm"
+        result = run("replay", self.with_words(
+            "camera", FASHION_MODEL, "--source", picture, "--frames", "1", "--serve", "127.0.0.1:0",
+            "--insecure", "--results", folder, "--trace", folder, "--save", folder))
+        self.assertIn("without --save, --results, --trace, --serve, --insecure", result.stderr)
+        self.assertFalse(folder.exists())
+        again = self.succeed("replay", self.recorded, "--", "--output-dir", folder)
+        self.assertTrue((folder / "out_0.raw").exists(), again.stderr)
 
 
 class Forbidden(CommandTest):

@@ -11,6 +11,7 @@ from atoll_command import (FASHION_DATA, FASHION_LABELS, FASHION_MODEL, SOURCE, 
 
 SCENES_MODEL = SOURCE / "models/scenes/scenes_int8.tflite"
 COUNT = 60
+DEEP = "a million lists, one in the other"
 
 
 def test_set(name, header):
@@ -138,9 +139,14 @@ class Evaluate(CommandTest):
                        {"annotations": [{"image_id": 9, "category_id": 1, "bbox": [0, 0, 1, 1]}]},
                        {"annotations": [{"image_id": 1, "category_id": 1, "bbox": [0, 0, -1, 1]}]},
                        {"annotations": [{"image_id": 1, "category_id": 1, "bbox": [0]}]},
+                       {"annotations": [{"image_id": 1, "category_id": 1,
+                                         "bbox": [0, 0, -1, 1, DEEP]}]},
+                       {"annotations": [{"image_id": 1, "category_id": 1, "bbox": DEEP}]},
+                       {"annotations": [{"image_id": DEEP, "category_id": 1, "bbox": [0]}]},
                        {"images": []}, {"categories": [{"id": 2**62, "name": "x"},
                                                        {"id": -2**62, "name": "y"}]}):
-            data = self.file("data.json", json.dumps({**good, **change}).encode())
+            text = json.dumps({**good, **change}).replace(f'"{DEEP}"', "[" * 10**6 + "]" * 10**6)
+            data = self.file("data.json", text.encode())
             result = run("evaluate", SCENES_MODEL, data, "--device", "cpu")
             self.assertEqual(result.code, 2, (change, result.stderr))
             self.assert_sentence(change, result)

@@ -319,7 +319,9 @@ class Servers(CommandTest):
                        [{**tensor, "name": None}], [tensor] * 65):
             with Server({}, description=json.dumps({"inputs": inputs}).encode()) as server:
                 self.fail_with(4, ("benchmark", "--target", server.address + "/m"), "model 'm'")
-        for text in (b"", b"{", b"[" * 100_000, b"\xff", b'{"inputs": ' + b'[' * 1000):
+        deep = b"[" * 10 ** 6 + b"]" * 10 ** 6
+        for text in (b"", b"{", b"[" * 100_000, b"\xff", b'{"inputs": ' + b'[' * 1000,
+                     b'{"inputs": [{"name": "x", "datatype": "UINT8", "shape": [' + deep + b"]}]}"):
             with Server({}, description=text) as server:
                 self.fail_with(4, ("benchmark", "--target", server.address + "/m"), "model 'm'")
         for text in (b"", b"{}", b"[3]", b'[{"name": 3}]', b"[" * 5000):

@@ -60,11 +60,13 @@ std::vector<std::string> NamesIn(const fs::path& folder, bool folders) {
 // Index by name, if all names are there.
 std::optional<std::vector<int>> ByLabels(const std::vector<std::string>& names,
                                          const std::vector<std::string>& labels) {
+  std::map<std::string_view, int> index_of;  // the first of several of the same name
+  for (size_t i = 0; i < labels.size(); ++i) index_of.emplace(labels[i], static_cast<int>(i));
   std::vector<int> indices;
   for (const std::string& name : names) {
-    const auto found = std::find(labels.begin(), labels.end(), name);
-    if (found == labels.end()) return std::nullopt;
-    indices.push_back(static_cast<int>(found - labels.begin()));
+    const auto found = index_of.find(name);
+    if (found == index_of.end()) return std::nullopt;
+    indices.push_back(found->second);
   }
   return indices;
 }
@@ -368,13 +370,18 @@ class Coco : public DataSet {
       if (image == by_id.end() || category == classes.end()) {
         Fail(ExitCode::kUsage,
              "an annotation is of image {} and category {}, which are not both there",
-             annotation.at("image_id").dump(), annotation.at("category_id").dump());
+             Number(annotation, "image_id"), Number(annotation, "category_id"));
       }
-      const auto box = annotation.at("bbox").get<std::array<double, 4>>();
+      const nlohmann::json& corners = annotation.at("bbox");
+      if (corners.size() != 4) {
+        Fail(ExitCode::kUsage, "the box of image {} has {} numbers, must have 4",
+             Number(annotation, "image_id"), corners.size());
+      }
+      const auto box = corners.get<std::array<double, 4>>();
       TrueBox truth{category->second, box[0], box[1], box[0] + box[2], box[1] + box[3]};
       if (!std::isfinite(truth.right) || !std::isfinite(truth.bottom) || box[2] < 0 || box[3] < 0) {
-        Fail(ExitCode::kUsage, "the box {} of image {} is none", annotation.at("bbox").dump(),
-             annotation.at("image_id").dump());
+        Fail(ExitCode::kUsage, "the box [{}, {}, {}, {}] of image {} is none", box[0], box[1],
+             box[2], box[3], Number(annotation, "image_id"));
       }
       truth.crowd = annotation.value("iscrowd", 0) != 0;
       pictures_[image->second].boxes.push_back(truth);

@@ -45,8 +45,10 @@ OipTensor ReadTensor(const Json& json, const std::string& where) {
     const int64_t number = size.is_number_integer() ? size.get<int64_t>() : 0;
     const int64_t dim = number == -1 ? 1 : number;
     if (dim < 1 || dim > kMaxInput / bytes) {
-      fail(fmt::format("input '{}' has the shape {}, which is more than {} bytes or none",
-                       tensor.name, json["shape"].dump().substr(0, 100), kMaxInput));
+      fail(fmt::format(
+          "input '{}' has a size of {} in its shape, which is more than {} bytes or none",
+          tensor.name, size.is_number_integer() ? std::to_string(number) : size.type_name(),
+          kMaxInput));
     }
     bytes *= dim;
     tensor.shape.push_back(dim);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -242,8 +243,9 @@ std::vector<std::string> ReadCommandLine(const std::string& path) {
   return command;
 }
 
-// Takes an option and its value out of a command line.
-void Remove(std::string_view option, std::vector<std::string>* words) {
+// Takes an option, with its value if it has one, out of a command line; whether it was there.
+bool Remove(std::string_view option, bool has_value, std::vector<std::string>* words) {
+  const size_t before = words->size();
   for (size_t i = 0; i < words->size();) {
     const std::string& word = (*words)[i];
     const bool is_alone = word == option;
@@ -252,7 +254,56 @@ void Remove(std::string_view option, std::vector<std::string>* words) {
       continue;
     }
     const auto at = words->begin() + static_cast<ptrdiff_t>(i);
-    words->erase(at, at + (is_alone && i + 1 < words->size() ? 2 : 1));
+    words->erase(at, at + (is_alone && has_value && i + 1 < words->size() ? 2 : 1));
+  }
+  return words->size() != before;
+}
+
+// A recording may come from a stranger, so the command line in it may run models and print, nothing
+// else: neither write files nor be a server nor talk to one.
+constexpr std::string_view kReplayed[] = {"run",    "classify", "detect",  "segment", "pose",
+                                          "camera", "inspect",  "profile", "verify",  "residency"};
+struct Withheld {
+  std::string_view option;
+  bool has_value = true;
+};
+constexpr Withheld kWithheld[] = {
+    {"--output"},     {"--output-dir"},  {"--mask"},
+    {"--save"},       {"--results"},     {"--trace"},
+    {"--report"},     {"--serve"},       {"--serve-name"},
+    {"--token-file"}, {"--tls-cert"},    {"--tls-key"},
+    {"--client-ca"},  {"--max-viewers"}, {"--insecure", /*has_value=*/false},
+    {"--mqtt"},       {"--mqtt-camera"}, {"--mqtt-password-file"},
+    {"--mqtt-ca"},    {"--mqtt-cert"},   {"--mqtt-key"}};
+
+// Makes a recorded command line one that harms nobody, or ends the program.
+void Withhold(const std::string& recording, std::vector<std::string>* words) {
+  const auto refuse = [&](const std::string& why) {
+    Fail(ExitCode::kUsage,
+         "'{}' is not replayed: {}; give the command line yourself, with --device replay:{}",
+         recording, why, recording);
+  };
+  if (std::ranges::find(kReplayed, words->front()) == std::end(kReplayed)) {
+    refuse(
+        fmt::format("the command line in it is of 'atoll {}', which is no subcommand that "
+                    "models are recorded with",
+                    Printable(words->front())));
+  }
+  for (const std::string& word : *words) {
+    if (word.find("://") != word.npos) {
+      refuse(fmt::format("the command line in it has an address ('{}')", Printable(word)));
+    }
+  }
+  std::string left_out;
+  for (const Withheld& withheld : kWithheld) {
+    if (!Remove(withheld.option, withheld.has_value, words)) continue;
+    left_out += fmt::format("{}{}", left_out.empty() ? "" : ", ", withheld.option);
+  }
+  if (!left_out.empty()) {
+    fmt::print(stderr,
+               "atoll: without {}: what a replay shall write or serve is said behind --, as in "
+               "atoll replay {} -- --json\n",
+               left_out, Printable(recording));
   }
 }
 
@@ -267,8 +318,9 @@ void RunReplay(const ReplayOptions& options) {
   for (const std::string& word : words) shown += " " + word;
   fmt::print(stderr, "atoll: replaying '{}'\n", Printable(shown));
   for (const char* option : {"--device", "--faults", "--record", "--on-device-loss"}) {
-    Remove(option, &words);
+    Remove(option, /*has_value=*/true, &words);
   }
+  Withhold(options.recording, &words);
   words.insert(words.end(), {"--device", "replay:" + options.recording});
   words.insert(words.end(), options.added.begin(), options.added.end());
   RunWords(std::move(words));

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -19,6 +20,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -684,6 +686,91 @@ TEST_F(HostileClient, IsToldWhichProtocolsThereAre) {
   ASSERT_TRUE(welcome.has_value());
   EXPECT_EQ(welcome->message.protocol, 0u);
   EXPECT_THAT(TextOf(welcome->tail), HasSubstr("protocol 1 to 1, the client 77 to 77"));
+}
+
+// A broker that says what it wants: welcomes one client with `welcome` and gives `answer` each of
+// its further messages.
+class FalseBroker {
+ public:
+  using Answer = std::function<void(int socket, std::span<const uint8_t> message)>;
+  FalseBroker(const std::string& path, const BrokerWelcome& welcome, Answer answer = {})
+      : listener_(*ListenAt(path)) {
+    thread_ = std::thread([this, welcome, answer = std::move(answer)] {
+      pollfd ready = {.fd = listener_.get(), .events = POLLIN, .revents = 0};
+      if (poll(&ready, 1, 60'000) != 1) return;
+      const FileDescriptor client(accept(listener_.get(), nullptr, nullptr));
+      ReceivedMessage message;
+      for (bool is_first = true;
+           ReceiveMessage(client.get(), Clock::now() + std::chrono::minutes(1), &message).ok();
+           is_first = false) {
+        if (is_first) {
+          EXPECT_TRUE(SendMessage(client.get(), WriteBrokerMessage(welcome)).ok());
+        } else {
+          answer(client.get(), message.bytes);
+        }
+      }
+    });
+  }
+  ~FalseBroker() { thread_.join(); }
+
+ private:
+  const FileDescriptor listener_;
+  std::thread thread_;
+};
+
+TEST(HostileBroker, DescribesADeviceOrIsRefused) {
+  const BrokerWelcome right = WelcomeOf(EmulatedDevice().Open()->info());
+  const std::vector<std::function<void(BrokerWelcome*)>> changes = {
+      [](BrokerWelcome*) {},
+      [](BrokerWelcome* w) { w->family = 9; },
+      [](BrokerWelcome* w) { w->array_rows = 0; },
+      [](BrokerWelcome* w) { w->array_columns = 0; },
+      [](BrokerWelcome* w) { w->array_columns = UINT32_MAX; },
+      [](BrokerWelcome* w) { w->memory_bytes = 0; },
+      [](BrokerWelcome* w) { w->memory_bytes = uint64_t{1} << 63; },
+      [](BrokerWelcome* w) { w->program_memory_bytes = uint64_t{1} << 63; },
+      [](BrokerWelcome* w) { w->clock_hz = 0; },
+      [](BrokerWelcome* w) { w->link_bytes_per_second = 0; },
+      [](BrokerWelcome* w) { w->host_seconds = 1e308; }};
+  for (size_t i = 0; i < changes.size(); ++i) {
+    const Folder folder;
+    BrokerWelcome welcome = right;
+    changes[i](&welcome);
+    const FalseBroker broker(folder.socket(), welcome);
+    const auto link =
+        BrokerLink::Connect(folder.socket(), "test", Clock::now() + std::chrono::minutes(1));
+    EXPECT_EQ(link.ok(), i == 0) << "change " << i;
+    EXPECT_THAT(link.status().message(), HasSubstr(i == 0 ? "" : "describes no device"));
+  }
+}
+
+TEST(HostileBroker, IsHeardAboutWhatItWasAskedAlone) {
+  const auto done = [](uint32_t request, StatusCode code) {
+    BrokerDone message;
+    message.request = request;
+    message.code = static_cast<uint32_t>(code);
+    return WriteBrokerMessage(message);
+  };
+  const Folder folder;
+  const FalseBroker broker(
+      folder.socket(), WelcomeOf(EmulatedDevice().Open()->info()),
+      [&](int socket, std::span<const uint8_t> message) {
+        const auto list = ReadBrokerMessage<BrokerList>(message);
+        ASSERT_TRUE(list.has_value());
+        // What nobody has asked, and the question that comes next.
+        for (uint32_t ahead = 100; ahead > 0; --ahead) {
+          const auto other = done(list->message.request + ahead, StatusCode::kInternal);
+          ASSERT_TRUE(SendMessage(socket, other).ok());
+        }
+        ASSERT_TRUE(SendMessage(socket, done(list->message.request, StatusCode::kOk)).ok());
+      });
+  const auto link =
+      BrokerLink::Connect(folder.socket(), "test", Clock::now() + std::chrono::minutes(1));
+  ASSERT_TRUE(link.ok()) << link.status().message();
+  for (int i = 0; i < 3; ++i) {
+    const auto clients = (*link)->Clients(Clock::now() + std::chrono::minutes(1));
+    EXPECT_TRUE(clients.ok()) << i << ": " << clients.status().message();
+  }
 }
 
 TEST_F(HostileClient, GetsNoMemoryThatItCouldShrink) {
