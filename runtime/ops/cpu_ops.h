@@ -62,6 +62,11 @@ Result<std::unique_ptr<NodeExecutor>> PrepareTailedFilter(const Graph& graph,
 // `features` packs them, to become Tensor::packed_weights of input 1; empty for all other nodes.
 std::vector<uint8_t> PackWeights(const Graph& graph, const Node& node, CpuFeatures features);
 
+// How many bytes of weights the executor of a node keeps, about, as many or more: filters and
+// recurrent layers have them in an order of their own, with what that takes in addition. 0 for all
+// other nodes.
+int64_t KeptWeightBytes(const Graph& graph, const Node& node);
+
 // Runs a node whose inputs are constants, or a SHAPE, into `outputs`, one buffer each of the
 // tensor's size. Errors as for PrepareCpuNode, and those of NodeExecutor::Invoke.
 Status EvaluateNode(const Graph& graph, const Node& node, std::span<Buffer> outputs);

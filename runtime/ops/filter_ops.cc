@@ -105,16 +105,17 @@ Executor RunLineFilter(Result<Params> params, int64_t weight_bytes, CpuFeatures 
 
 // Each phase has a copy of its part of the weights, with zeros where the strides are far beyond the
 // filter.
+constexpr int64_t kMostPhaseBytes = int64_t{256} << 20;
+
 Status CheckPhases(const ConvShape& shape, const TransposeConvFormat& format) {
-  constexpr int64_t kMostBytes = int64_t{256} << 20;
   if (SplitsWell(shape)) return Status();
   const int64_t bytes = TransposeTaps(shape) * static_cast<int64_t>(format.weight_bytes) *
                         shape.output_c * shape.input_c;
-  if (bytes <= kMostBytes) return Status();
+  if (bytes <= kMostPhaseBytes) return Status();
   return ResourceExhausted(
       "strides of %d and %d with a filter of %d x %d need weights of %lld bytes, at most %lld",
       shape.stride_h, shape.stride_w, shape.kernel_h, shape.kernel_w, static_cast<long long>(bytes),
-      static_cast<long long>(kMostBytes));
+      static_cast<long long>(kMostPhaseBytes));
 }
 
 template <typename Kernel, typename Params>
@@ -272,6 +273,44 @@ Executor PrepareTransposeConv(const Graph& graph, const Node& node, CpuFeatures 
       if (params.ok()) params->packed_weights = {};  // its phases have parts of the weights
       return RunTransposed<Conv2D>(std::move(params), {1, 1, zero}, features);
     }
+  }
+}
+
+int64_t KeptWeightBytes(const Graph& graph, const Node& node) {
+  constexpr int64_t kPanelColumns = 16;  // output channels are packed by so many
+  constexpr int64_t kGroupBytes = 2048;  // constants of a group's columns
+  int64_t bytes = 0;
+  switch (node.type) {
+    case OpType::kUNIDIRECTIONAL_SEQUENCE_LSTM:
+      for (size_t i = 1; i <= 8; ++i) {  // of inputs and of the recurrence, four gates each
+        const Tensor* const weights = graph.Input(node, i);
+        if (weights != nullptr && weights->type == DataType::kFloat32)
+          bytes += weights->byte_size();
+      }
+      return bytes;
+    case OpType::kTRANSPOSE_CONV: {
+      const ConvShape shape = FilterShape(graph, node);
+      const bool is_byte = IsByteType(graph.Input(node, 2)->type);
+      if (is_byte && !SplitsWell(shape)) return 0;
+      const int64_t taps = int64_t{shape.kernel_h} * shape.kernel_w;
+      const int64_t of_tap = graph.Input(node, 1)->byte_size() / std::max<int64_t>(taps, 1);
+      return std::min(TransposeTaps(shape), kMostPhaseBytes / std::max<int64_t>(of_tap, 1)) *
+             of_tap;
+    }
+    case OpType::kCONV_2D:
+    case OpType::kFULLY_CONNECTED: {
+      bytes = graph.Input(node, 1)->byte_size();
+      const ConvShape shape = FilterShape(graph, node);
+      if (!IsByteType(graph.Input(node, 0)->type) || shape.output_c <= 0) return bytes;
+      if (shape.groups > kMostGroups) return 0;
+      const int64_t of_group = shape.output_c / shape.groups;
+      const int64_t padded = (of_group + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
+      return shape.groups * (bytes / shape.output_c * padded + kGroupBytes);
+    }
+    case OpType::kDEPTHWISE_CONV_2D:
+      return graph.Input(node, 1)->byte_size();
+    default:
+      return 0;
   }
 }
 

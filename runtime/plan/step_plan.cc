@@ -41,16 +41,12 @@ Status CheckWeightCopies(const Graph& graph, const std::vector<NodePlacement>& p
   constexpr int64_t kCopiesOfSmallModel = int64_t{1} << 30;
   int64_t bytes = 0;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    const Node& node = graph.nodes[i];
-    const bool is_filter =
-        node.type == OpType::kCONV_2D || node.type == OpType::kDEPTHWISE_CONV_2D ||
-        node.type == OpType::kFULLY_CONNECTED || node.type == OpType::kTRANSPOSE_CONV;
-    if (is_filter && placements[i].partition < 0) bytes += graph.Input(node, 1)->byte_size();
+    if (placements[i].partition < 0) bytes += KeptWeightBytes(graph, graph.nodes[i]);
   }
   const auto limit = kMaxCopiesOfByte * static_cast<int64_t>(model_bytes) + kCopiesOfSmallModel;
   if (bytes <= limit) return Status();
   return ResourceExhausted(
-      "filters share their weights so often that %lld bytes of them would be prepared; the model "
+      "nodes share their weights so often that %lld bytes of them would be prepared; the model "
       "has %zu bytes",
       static_cast<long long>(bytes), model_bytes);
 }

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/ops/cpu_ops.h"
 #include "tests/support/rng.h"
 #include "tests/support/run_model.h"
 
@@ -126,6 +127,58 @@ TEST(FilterOps, TransposedStridesFarBeyondTheFilterAreRefused) {
   EXPECT_EQ(interpreter.status().code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(interpreter.status().message(),
               HasSubstr("strides of 32 and 32 with a filter of 1 x 1 need weights of 2147483648"));
+}
+
+// Each node keeps the weights that it shares with others in an order of its own: once for each
+// phase of a transposed convolution, padded for each group, for all gates of a recurrent layer.
+TEST(FilterOps, WeightsThatManyNodesShareAreBounded) {
+  const auto expect_refused = [](const ModelBuilder& m) {
+    const auto interpreter = Interpreter::Create(m.Load(), {.threads = 1});
+    EXPECT_EQ(interpreter.status().code(), StatusCode::kResourceExhausted);
+    EXPECT_THAT(interpreter.status().message(), HasSubstr("nodes share their weights so often"));
+  };
+  {
+    ModelBuilder m;  // 20 times 256 KiB in 1,024 phases
+    const int32_t x = TypedInput<float>(m, {1, 1, 1, 64});
+    const int32_t weights =
+        m.Constant(DataType::kFloat32, {1024, 1, 1, 64}, std::vector<uint8_t>(size_t{256} << 10));
+    m.tensor(weights).quantization = {};
+    const int32_t size = m.Integers({4}, {1, 32, 32, 1024});
+    for (int i = 0; i < 20; ++i) {
+      const int32_t y =
+          m.Node(OpType::kTRANSPOSE_CONV, {size, weights, x}, {1, 32, 32, 1024},
+                 Conv2DOptions{.padding = Padding::kSame, .stride_h = 32, .stride_w = 32});
+      m.Output(SetType<float>(m, y));
+    }
+    expect_refused(m);
+  }
+  {
+    constexpr int32_t kGroups = 4096;
+    ModelBuilder m;  // 400 times 4,096 filters of one weight
+    const int32_t x = m.Input({1, 1, 1, kGroups});
+    m.Output(m.DepthwiseConv2D(x, {.kernel = 1}));
+    Node& node = m.graph().nodes[0];
+    node.type = OpType::kCONV_2D;
+    m.tensor(node.inputs[1]).shape = {kGroups, 1, 1, 1};
+    m.tensor(node.inputs[1]).quantization.dimension = 0;
+    const std::vector<int32_t> inputs = node.inputs;
+    const Conv2DOptions options = {.padding = Padding::kSame};
+    for (int i = 1; i < 400; ++i) {
+      m.Output(m.Node(OpType::kCONV_2D, inputs, {1, 1, 1, kGroups}, options));
+    }
+    expect_refused(m);
+  }
+  {
+    Graph graph;
+    Tensor weights;
+    weights.type = DataType::kFloat32;
+    weights.shape = {16, 16};
+    graph.tensors = {weights};
+    Node node;
+    node.type = OpType::kUNIDIRECTIONAL_SEQUENCE_LSTM;
+    node.inputs = {0, 0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0};
+    EXPECT_EQ(KeptWeightBytes(graph, node), 8 * 16 * 16 * 4);
+  }
 }
 
 // One pixel under a long filter, for which its stride does not matter: neither to the values, nor
