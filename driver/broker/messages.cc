@@ -40,8 +40,10 @@ Result<DeviceInfo> DeviceInfoOf(const BrokerWelcome& welcome) {
   constexpr uint64_t kMost = uint64_t{1} << 48;
   constexpr uint32_t kMostOfArray = 1 << 16;
   constexpr double kMostHostSeconds = 24 * 3600;
-  const auto is_number = [](uint64_t value) { return value >= 1 && value <= kMost; };
-  const auto is_side = [](uint32_t value) { return value >= 1 && value <= kMostOfArray; };
+  // Nothing is compiled for a Coral, so nothing is divided by what it has.
+  const uint32_t least = welcome.family == static_cast<uint32_t>(DeviceFamily::kAtoll1) ? 1 : 0;
+  const auto is_number = [&](uint64_t value) { return value >= least && value <= kMost; };
+  const auto is_side = [&](uint32_t value) { return value >= least && value <= kMostOfArray; };
   if (welcome.family > static_cast<uint32_t>(DeviceFamily::kCoral) ||
       !is_side(welcome.array_rows) || !is_side(welcome.array_columns) ||
       !is_number(welcome.memory_bytes) || welcome.program_memory_bytes > kMost ||

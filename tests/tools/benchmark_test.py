@@ -290,6 +290,10 @@ class Compare(CommandTest):
                 self.assertEqual(result.code, 1, content)
                 self.assertEqual(result.stderr.count("\n"), 1)
                 self.assertEqual(result.stdout, "")
+        many = run("benchmark", "compare", good, self.report("many.json", {
+            f"m{i}": [1.0] for i in range(1001)}))
+        self.assertEqual(many.code, 1)
+        self.assertIn("it has 1001 entries, at most 1000", many.stderr)
         for samples in ([], [0.0], [-1.0]):
             bad = self.report("bad.json", {"m": samples})
             self.assertEqual(run("benchmark", "compare", good, bad).code, 1)

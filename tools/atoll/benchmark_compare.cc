@@ -41,6 +41,7 @@ struct TimeRatio {
 };
 
 constexpr int kResamples = 2000;
+constexpr size_t kMaxEntries = 1000;  // each is looked for among all others
 constexpr double kConfidence = 0.95;
 constexpr double kSmallest = 0.01;  // differences up to this one are of no interest
 
@@ -132,7 +133,12 @@ std::vector<ReportEntry> ReadReport(const std::string& path) {
     if (report.at("command") != "benchmark") throw std::runtime_error("of another command");
     std::vector<ReportEntry> entries;
     if (!report.contains("entries")) return {ReadEntry(report)};
-    for (const Json& stored : report.at("entries")) entries.push_back(ReadEntry(stored));
+    const Json& all = report.at("entries");
+    if (all.size() > kMaxEntries) {
+      Fail(ExitCode::kFailure, "it has {} entries, at most {} are compared", all.size(),
+           kMaxEntries);
+    }
+    for (const Json& stored : all) entries.push_back(ReadEntry(stored));
     return entries;
   } catch (const CommandError& error) {
     Fail(ExitCode::kFailure, "report '{}': {}", path, error.what());
