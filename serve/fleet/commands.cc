@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "atoll/runtime.h"
@@ -303,17 +304,63 @@ int RunCopy(const FleetCommand& command, const std::string& from) {
   return kOk;
 }
 
+// How many of the objects that `there` has are not whole here.
+Result<size_t> CountMissing(const ObjectStore& there, const ObjectStore& here) {
+  ATOLL_ASSIGN_OR_RETURN(const auto objects, there.List(kMaxObjects));
+  size_t missing = 0;
+  for (const ObjectInfo& object : objects) {
+    const auto info = here.Info(object.name);
+    const bool is_known = info.ok() && info->nuid == object.nuid;
+    if (!is_known || !here.Get(*info, InferenceLimits().model_bytes).ok()) ++missing;
+  }
+  return missing;
+}
+
+// Waits until a mirror has everything, and makes it anew if it lacks something that its server says
+// it has: that of NATS 2.9.10 loses a message now and then. How many files are yet to come.
+Result<size_t> AwaitMirror(const FleetStreams& streams, const ObjectStore& there,
+                           const ObjectStore& here, const std::string& from) {
+  constexpr auto kPause = std::chrono::milliseconds(500);
+  constexpr int kMostRemakes = 3;
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  int caught_up = 0;  // times that it said so and lacked something, one after the other
+  for (int remakes = 0;;) {
+    ATOLL_ASSIGN_OR_RETURN(const size_t missing,
+                           TryFor(kPatience, [&] { return CountMissing(there, here); }));
+    if (missing == 0) return missing;
+    ATOLL_ASSIGN_OR_RETURN(const bool is_caught_up, streams.MirrorIsCaughtUp());
+    caught_up = is_caught_up ? caught_up + 1 : 0;
+    if (caught_up > 3 && remakes < kMostRemakes) {
+      ++remakes;
+      caught_up = 0;
+      ATOLL_RETURN_IF_ERROR(
+          TryFor(kPatience, [&] { return streams.MirrorModels(from, /*anew=*/true); }));
+    } else if (std::chrono::steady_clock::now() > until) {
+      return missing;
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 int RunMirror(const FleetCommand& command, const std::string& from) {
   if (!IsDomain(from)) return Fail(kUsage, "'" + from + "' is no domain of JetStream");
   const auto sides = ConnectBothSides(command, from, "atoll fleet models mirror");
   if (!sides.ok()) return Fail(sides.status());
   const FleetStreams streams(sides->here.get(), command.streams);
   // It has to be there.
-  const ObjectStore there(sides->there.get(), kModelBucket);
+  const ObjectStore there(sides->there.get(), kModelBucket), here(sides->here.get(), kModelBucket);
   const auto objects = TryFor(kPatience, [&] { return there.List(kMaxObjects); });
   if (!objects.ok()) return Fail(objects.status());
-  const Status status = TryFor(kPatience, [&] { return streams.MirrorModels(from); });
+  const Status status =
+      TryFor(kPatience, [&] { return streams.MirrorModels(from, /*anew=*/false); });
   if (!status.ok()) return Fail(status);
+  const auto missing = AwaitMirror(streams, there, here, from);
+  if (!missing.ok()) return Fail(missing.status());
+  if (*missing > 0) {
+    std::fprintf(stderr,
+                 "atoll-fleet: %zu files are yet to come; ask again to see whether they did\n",
+                 *missing);
+  }
   std::printf("the models here are those of '%s', of which there are %zu files\n", from.c_str(),
               (*objects).size());
   return kOk;

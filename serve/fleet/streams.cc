@@ -145,21 +145,26 @@ Status FleetStreams::CheckHasOwnModels() const {
       from == nullptr || from->APIPrefix == nullptr ? "another stream" : from->APIPrefix);
 }
 
-Status FleetStreams::MirrorModels(const std::string& domain) const {
+Result<bool> FleetStreams::MirrorIsCaughtUp() const {
+  ATOLL_ASSIGN_OR_RETURN(const NatsPtr<jsStreamInfo> info, ModelStream());
+  return info != nullptr && info->Mirror != nullptr && info->Mirror->Lag == 0 &&
+         info->Mirror->Active >= 0;
+}
+
+Status FleetStreams::MirrorModels(const std::string& domain, bool anew) const {
   const std::string name = ModelStreamName(), api = "$JS." + domain + ".API";
   ATOLL_ASSIGN_OR_RETURN(const NatsPtr<jsStreamInfo> before, ModelStream());
   jsErrCode error = static_cast<jsErrCode>(0);
   if (before != nullptr) {
     const jsStreamSource* const mirror = before->Config->Mirror;
-    if (mirror != nullptr && mirror->External != nullptr &&
-        mirror->External->APIPrefix != nullptr && api == mirror->External->APIPrefix) {
-      return {};
-    }
-    if (mirror != nullptr || before->State.Msgs > 0) {
+    const bool is_it = mirror != nullptr && mirror->External != nullptr &&
+                       mirror->External->APIPrefix != nullptr && api == mirror->External->APIPrefix;
+    if (is_it && !anew) return {};
+    if (!is_it && (mirror != nullptr || before->State.Msgs > 0)) {
       return atollrt::InvalidArgument(
           "there are models here already, so that the bucket cannot become a mirror");
     }
-    // As workers make it where there is none.
+    // A mirror that lacks something, or as workers make it where there is none.
     const natsStatus status =
         js_DeleteStream(connection_->jetstream(), name.c_str(), nullptr, &error);
     if (status != NATS_OK) return NatsStatus(status, "stream " + name, error);

@@ -44,8 +44,11 @@ class FleetStreams {
 
   // Makes the bucket of models a mirror of that of another JetStream `domain`: what is stored there
   // comes here by itself, and stays here while the link is cut. In the place of one that has
-  // nothing; kInvalidArgument of one that has models of its own.
-  atollrt::Status MirrorModels(const std::string& domain) const;
+  // nothing; kInvalidArgument of one that has models of its own. One that is a mirror already is
+  // left as it is, or made `anew`.
+  atollrt::Status MirrorModels(const std::string& domain, bool anew) const;
+  // Whether the server of the mirror says that it has all there is.
+  atollrt::Result<bool> MirrorIsCaughtUp() const;
   // kInvalidArgument, with where it is, if models are stored in another domain than this one.
   atollrt::Status CheckHasOwnModels() const;
 

