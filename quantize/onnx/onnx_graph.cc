@@ -36,11 +36,7 @@ Dims Strides(const Dims& dims) {
 }
 
 Status CheckStoredShape(const Shape& shape, DataType type) {
-  constexpr size_t kMaxImportedRank = 8;
-  if (shape.size() > kMaxImportedRank) {
-    return Unsupported("a tensor of %zu dimensions; at most %zu are supported", shape.size(),
-                       kMaxImportedRank);
-  }
+  ATOLL_RETURN_IF_ERROR(CheckRank(shape.size()));
   uint64_t bytes = DataTypeSize(type);
   for (const int32_t size : shape) {
     if (size < 1) return Unsupported("a tensor of shape %s is empty", ShapeString(shape).c_str());
@@ -54,6 +50,13 @@ Status CheckStoredShape(const Shape& shape, DataType type) {
 }
 
 }  // namespace
+
+Status CheckRank(size_t rank) {
+  constexpr size_t kMaxImportedRank = 8;
+  if (rank <= kMaxImportedRank) return Status();
+  return Unsupported("a tensor of %zu dimensions; at most %zu are supported", rank,
+                     kMaxImportedRank);
+}
 
 std::string DimsString(const Dims& dims) {
   std::string text = "[";
@@ -107,8 +110,18 @@ Status OnnxGraphBuilder::Charge(int64_t elements, int64_t element_bytes) {
   return Status();
 }
 
+Status OnnxGraphBuilder::ChargeConstant(const Dims& dims, int64_t element_bytes) {
+  ATOLL_RETURN_IF_ERROR(CheckRank(dims.size()));
+  Dims visited = dims;
+  std::replace(visited.begin(), visited.end(), int64_t{0}, int64_t{1});
+  const Status charged = Charge(DimsCount(visited), element_bytes);
+  if (charged.ok() || DimsCount(dims) > 0) return charged;
+  return Unsupported("an empty constant of shape %s, which is large but for its 0",
+                     DimsString(dims).c_str());
+}
+
 Result<OnnxValue> OnnxGraphBuilder::Floats(Dims dims, std::vector<float> values) {
-  ATOLL_RETURN_IF_ERROR(Charge(static_cast<int64_t>(values.size()), sizeof(float)));
+  ATOLL_RETURN_IF_ERROR(ChargeConstant(dims, sizeof(float)));
   OnnxValue value;
   value.dims = std::move(dims);
   auto numbers = std::make_shared<OnnxNumbers>();
@@ -119,7 +132,7 @@ Result<OnnxValue> OnnxGraphBuilder::Floats(Dims dims, std::vector<float> values)
 
 Result<OnnxValue> OnnxGraphBuilder::Integers(Dims dims, std::vector<int64_t> values,
                                              OnnxType type) {
-  ATOLL_RETURN_IF_ERROR(Charge(static_cast<int64_t>(values.size()), sizeof(int64_t)));
+  ATOLL_RETURN_IF_ERROR(ChargeConstant(dims, sizeof(int64_t)));
   OnnxValue value;
   value.dims = std::move(dims);
   value.type = type;
@@ -381,6 +394,7 @@ Result<int32_t> OnnxGraphBuilder::Stored(const OnnxValue& value, const Perm& per
 }
 
 Result<OnnxValue> OnnxGraphBuilder::Reshape(const OnnxValue& value, const Dims& dims) {
+  ATOLL_RETURN_IF_ERROR(CheckRank(dims.size()));
   for (const int64_t size : dims) {
     if (size < 0 || size > INT32_MAX) {
       return CorruptModel("a shape of %s", DimsString(dims).c_str());
@@ -392,7 +406,10 @@ Result<OnnxValue> OnnxGraphBuilder::Reshape(const OnnxValue& value, const Dims& 
   }
   OnnxValue result = value;
   result.dims = dims;
-  if (value.is_constant()) return result;
+  if (value.is_constant()) {
+    if (DimsCount(dims) == 0) ATOLL_RETURN_IF_ERROR(ChargeConstant(dims, sizeof(int64_t)));
+    return result;
+  }
   // Axes of more than one element fall into groups: those of the input that become those of the
   // output. A group whose axes lie side by side and in order can be reshaped where it lies.
   struct Group {

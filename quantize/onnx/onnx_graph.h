@@ -26,6 +26,9 @@ namespace atollrt {
 using Dims = std::vector<int64_t>;
 using Perm = std::vector<int32_t>;
 
+// kUnsupported for more dimensions than anything here has. What is done for each element, or for
+// each name of a value, is done for each of its dimensions.
+Status CheckRank(size_t rank);
 std::string DimsString(const Dims& dims);  // "[1, 3, 224, 224]"
 int64_t DimsCount(const Dims& dims);       // saturating; 1 for a scalar
 Perm IdentityPerm(size_t rank);
@@ -62,6 +65,8 @@ class OnnxGraphBuilder {
   // ---- Constants ----
   // kResourceExhausted when constants take more than the size of the file accounts for.
   Status Charge(int64_t elements, int64_t element_bytes);
+  // These make a value of any shape that has as many elements. Of an empty one the other sizes
+  // count, too: operators visit its rows, though there is nothing in them.
   Result<OnnxValue> Floats(Dims dims, std::vector<float> values);
   Result<OnnxValue> Integers(Dims dims, std::vector<int64_t> values,
                              OnnxType type = OnnxType::kInt64);
@@ -113,6 +118,7 @@ class OnnxGraphBuilder {
 
  private:
   int32_t AddTensor(DataType type, Shape shape);
+  Status ChargeConstant(const Dims& dims, int64_t element_bytes);
 
   Graph graph_;
   std::deque<std::vector<uint8_t>> constants_;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "quantize/onnx/onnx_graph.h"
@@ -218,6 +219,7 @@ class Importer {
     if (DimsCount(dims) > kMaxTensorBytes / 8) {
       return InvalidArgument("the shape %s is too large", DimsString(dims).c_str());
     }
+    ATOLL_RETURN_IF_ERROR(CheckRank(dims.size()));
     const bool nhwc = options_.layout == OnnxLayout::kNhwc && dims.size() == 4;
     const Perm perm = nhwc ? ChannelsLast(4) : IdentityPerm(dims.size());
     Shape shape;
@@ -255,7 +257,7 @@ class Importer {
   Status AddOutputs() {
     if (model_.graph.outputs.empty()) return CorruptModel("the graph has no outputs");
     Graph& graph = builder_.graph();
-    std::vector<int32_t> taken = graph.inputs;
+    std::unordered_set<int32_t> taken(graph.inputs.begin(), graph.inputs.end());
     for (const OnnxValueInfo& output : model_.graph.outputs) {
       const std::string name(output.name);
       const auto found = values_.find(output.name);
@@ -273,7 +275,7 @@ class Importer {
       if (!tensor.ok()) return Status(tensor.status()).WithContext("output '" + name + "'");
       int32_t index = *tensor;
       // One tensor has one name and one role.
-      if (std::find(taken.begin(), taken.end(), index) != taken.end()) {
+      if (taken.contains(index)) {
         ATOLL_ASSIGN_OR_RETURN(const int32_t begin,
                                builder_.IntTensor({static_cast<int32_t>(value.rank())},
                                                   std::vector<int32_t>(value.rank(), 0)));
@@ -283,7 +285,7 @@ class Importer {
             builder_.IntTensor({static_cast<int32_t>(value.rank())}, {shape.begin(), shape.end()}));
         ATOLL_ASSIGN_OR_RETURN(index, builder_.Emit(OpType::kSLICE, {index, begin, size}));
       }
-      taken.push_back(index);
+      taken.insert(index);
       graph.tensors[static_cast<size_t>(index)].name = name;
       graph.outputs.push_back(index);
     }

@@ -463,6 +463,9 @@ Status ImportSoftmax(OnnxNodeImport& n) {
   const OpType type = n.node.op_type == "Softmax" ? OpType::kSOFTMAX : OpType::kLOG_SOFTMAX;
   const OpOptions options =
       type == OpType::kSOFTMAX ? OpOptions(SoftmaxOptions{}) : OpOptions(NoOptions{});
+  if (DimsCount(x->dims) == 0) {
+    return CorruptModel("an empty input of shape %s", DimsString(x->dims).c_str());
+  }
   // Before opset 13 all axes from this one on are one.
   int64_t behind = 1;
   for (size_t i = axis + 1; i < x->rank(); ++i) behind *= x->dims[i];
@@ -499,6 +502,9 @@ Status ImportReduction(OnnxNodeImport& n, OpType type) {
   if (named.empty()) {
     if (n.Int("noop_with_empty_axes", 0) != 0) return n.Set(*x);
     for (size_t i = 0; i < x->rank(); ++i) named.push_back(static_cast<int64_t>(i));
+  }
+  if (named.size() > x->rank()) {
+    return CorruptModel("%zu axes of %s", named.size(), DimsString(x->dims).c_str());
   }
   const bool keep = n.Int("keepdims", 1) != 0;
   std::vector<bool> reduced(x->rank(), false);

@@ -10,6 +10,7 @@ namespace atollrt {
 
 Result<OnnxValue> PickAlong(OnnxNodeImport& n, const OnnxValue& x, int32_t axis,
                             const std::vector<int64_t>& positions, Dims dims) {
+  if (DimsCount(dims) == 0) return n.b.Pick(x, std::move(dims), {});
   int64_t outer = 1;
   int64_t inner = 1;
   for (int32_t i = 0; i < axis; ++i) outer *= x.dims[i];
@@ -41,10 +42,12 @@ Status ImportIdentity(OnnxNodeImport& n) {
 Status ImportReshape(OnnxNodeImport& n) {
   ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.Input(0));
   ATOLL_ASSIGN_OR_RETURN(Dims dims, n.IntegersOf("shape", 1, 5, {}));
+  ATOLL_RETURN_IF_ERROR(CheckRank(dims.size()));
+  const bool allow_zero = n.Int("allowzero", 0) != 0;
   int64_t known = 1;
   int64_t* inferred = nullptr;
   for (size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] == 0 && n.Int("allowzero", 0) == 0) {
+    if (dims[i] == 0 && !allow_zero) {
       if (i >= x->rank()) return CorruptModel("size %zu of the shape is 0", i);
       dims[i] = x->dims[i];
     }
@@ -81,6 +84,9 @@ Status ImportFlatten(OnnxNodeImport& n) {
 Status ImportSqueeze(OnnxNodeImport& n) {
   ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.Input(0));
   ATOLL_ASSIGN_OR_RETURN(const Dims axes, n.IntegersOf("axes", 1, 13, {}));
+  if (axes.size() > x->rank()) {
+    return CorruptModel("%zu axes of %s", axes.size(), DimsString(x->dims).c_str());
+  }
   std::vector<bool> dropped(x->rank(), false);
   for (size_t i = 0; i < x->rank(); ++i) dropped[i] = axes.empty() && x->dims[i] == 1;
   for (const int64_t axis : axes) {
@@ -102,6 +108,7 @@ Status ImportUnsqueeze(OnnxNodeImport& n) {
   ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.Input(0));
   ATOLL_ASSIGN_OR_RETURN(const Dims axes, n.IntegersOf("axes", 1, 13, {}));
   const size_t rank = x->rank() + axes.size();
+  ATOLL_RETURN_IF_ERROR(CheckRank(rank));
   std::vector<bool> added(rank, false);
   for (const int64_t axis : axes) {
     ATOLL_ASSIGN_OR_RETURN(const int32_t index, OnnxAxis(axis, rank));
@@ -251,6 +258,9 @@ Status ImportSlice(OnnxNodeImport& n) {
     return CorruptModel("starts %s, ends %s, axes %s", DimsString(starts).c_str(),
                         DimsString(ends).c_str(), DimsString(axes).c_str());
   }
+  if (axes.size() > x->rank()) {
+    return CorruptModel("%zu axes of %s", axes.size(), DimsString(x->dims).c_str());
+  }
   std::vector<SliceRange> ranges;
   for (const int64_t size : x->dims) ranges.push_back({0, 1, size});
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -260,6 +270,7 @@ Status ImportSlice(OnnxNodeImport& n) {
     if (step == 0 || step > INT32_MAX || step < -INT32_MAX) {
       return CorruptModel("a step of %lld", static_cast<long long>(step));
     }
+    if (size == 0) continue;  // of nothing, nothing
     const int64_t low = step > 0 ? 0 : -1;
     const int64_t high = step > 0 ? size : size - 1;
     const auto bound = [&](int64_t value, int64_t least) {
@@ -298,6 +309,7 @@ Status ImportSplit(OnnxNodeImport& n) {
   ATOLL_ASSIGN_OR_RETURN(const OnnxValue* input, n.Input(0));
   const OnnxValue x = *input;
   ATOLL_ASSIGN_OR_RETURN(const int32_t axis, OnnxAxis(n.Int("axis", 0), x.rank()));
+  if (n.input_count() > 2) return CorruptModel("%zu inputs", n.input_count());
   ATOLL_ASSIGN_OR_RETURN(Dims sizes, n.IntegersOf("split", 1, 13, {}));
   const int64_t outputs = static_cast<int64_t>(n.node.outputs.size());
   if (sizes.empty() && outputs > 0) {
@@ -380,9 +392,12 @@ Status ImportConcat(OnnxNodeImport& n) {
     ATOLL_RETURN_IF_ERROR(n.b.Charge(DimsCount(dims), sizeof(int64_t)));
     std::vector<float> floats;
     std::vector<int64_t> integers;
+    const OnnxType type = values[0].type;
+    const bool is_float = values[0].is_float();
+    std::erase_if(values, [](const OnnxValue& value) { return DimsCount(value.dims) == 0; });
     int64_t outer = 1;
-    for (int32_t i = 0; i < axis; ++i) outer *= dims[i];
-    for (int64_t o = 0; o < outer; ++o) {
+    for (int32_t i = 0; i < axis; ++i) outer = DimsCount({outer, dims[i]});
+    for (int64_t o = 0; !values.empty() && o < outer; ++o) {
       for (const OnnxValue& value : values) {
         const int64_t count = DimsCount(value.dims) / outer;
         const auto append = [&](const auto& from, auto* to) {
@@ -394,12 +409,11 @@ Status ImportConcat(OnnxNodeImport& n) {
           append(value.constant->integers, &integers);
       }
     }
-    if (values[0].is_float()) {
+    if (is_float) {
       ATOLL_ASSIGN_OR_RETURN(OnnxValue result, n.b.Floats(dims, std::move(floats)));
       return n.Set(std::move(result));
     }
-    ATOLL_ASSIGN_OR_RETURN(OnnxValue result,
-                           n.b.Integers(dims, std::move(integers), values[0].type));
+    ATOLL_ASSIGN_OR_RETURN(OnnxValue result, n.b.Integers(dims, std::move(integers), type));
     return n.Set(std::move(result));
   }
   // The order of most of the data.
@@ -491,6 +505,7 @@ Status ImportDepthToSpace(OnnxNodeImport& n) {
   ATOLL_ASSIGN_OR_RETURN(int32_t tensor, n.b.Stored(*x, ChannelsLast(4)));
   const int64_t channels = x->dims[1] / (block * block);
   if (n.Text("mode", "DCR") == "CRD" && channels > 1) {
+    ATOLL_RETURN_IF_ERROR(n.b.Charge(x->dims[1], sizeof(int32_t)));
     // Channel c block^2 + k of ONNX is k channels + c here.
     std::vector<int32_t> order;
     for (int64_t k = 0; k < block * block; ++k) {

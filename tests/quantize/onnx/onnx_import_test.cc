@@ -15,6 +15,7 @@
 #include "runtime/interpreter.h"
 #include "runtime/model.h"
 #include "tests/support/absent.h"
+#include "tests/support/allocation_meter.h"
 
 namespace atollrt {
 namespace {
@@ -225,6 +226,166 @@ TEST(OnnxImport, DamagedFilesAreRefused) {
     }
     EXPECT_TRUE(ImportOnnx(whole).ok());
   }
+}
+
+// ---- Small files that ask for much ----
+
+std::string Whole(const std::string& name, const std::vector<int64_t>& dims,
+                  const std::vector<int64_t>& values) {
+  std::string tensor;
+  for (const int64_t size : dims) tensor += Number(1, static_cast<uint64_t>(size));
+  for (const int64_t value : values) tensor += Number(7, static_cast<uint64_t>(value));
+  return Bytes(5, tensor + Number(2, 7) + Bytes(8, name));
+}
+std::string Repeated(const std::string& bytes, size_t times) {
+  std::string all;
+  for (size_t i = 0; i < times; ++i) all += bytes;
+  return all;
+}
+const std::string& PictureEnds() {
+  static const std::string ends = Value(11, "x", {1, 3, 4, 4}) + Value(12, "y", {1});
+  return ends;
+}
+// The error, which takes no more memory than a file of that size accounts for.
+std::string MeteredErrorOf(const std::string& graph, int64_t opset = 13) {
+  const std::vector<uint8_t> file = ModelProto(graph + PictureEnds(), opset);
+  const AllocationMeter meter;
+  std::string error = ErrorOf(file);
+  EXPECT_LE(meter.peak_bytes(), 4 * ProportionalBytes(file.size())) << error;
+  return error;
+}
+
+TEST(OnnxImport, NothingHasNoSoftmax) {
+  for (const char* const op : {"Softmax", "LogSoftmax"}) {
+    for (const int64_t opset : {11, 13}) {
+      const std::string graph =
+          NodeProto(op, {"e"}, "y", IntAttribute("axis", 1)) + Initializer("e", {0, 5, 3}, {});
+      EXPECT_THAT(MeteredErrorOf(graph, opset), HasSubstr("an empty input of shape [0, 5, 3]"));
+    }
+  }
+}
+
+// What there is of nothing from its last element back to its first.
+TEST(OnnxImport, NothingBackwardsIsNothing) {
+  const std::string graph = NodeProto("Slice", {"e", "from", "to", "axis", "step"}, "s") +
+                            NodeProto("Shape", {"s"}, "shape") +
+                            NodeProto("Cast", {"shape"}, "size", IntAttribute("to", 1)) +
+                            NodeProto("Add", {"x", "size"}, "y") + Initializer("e", {0}, {}) +
+                            Whole("from", {1}, {-1}) + Whole("to", {1}, {-5}) +
+                            Whole("axis", {1}, {0}) + Whole("step", {1}, {-1}) +
+                            Value(11, "x", {1, 2}) + Value(12, "y", {1, 2});
+  const auto imported = ImportOnnx(ModelProto(graph));
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  EXPECT_THAT(Outputs(*imported, {3, 4}), ::testing::ElementsAre(3, 4));
+}
+
+// Its rows would be visited one by one, and its positions listed.
+TEST(OnnxImport, EmptyConstantsOfLargeSizesAreRefused) {
+  constexpr int64_t kMany = INT32_MAX;
+  const std::string large = "an empty constant of shape [2147483647, 2147483647, 1, 0], which is";
+  const std::string e = Initializer("e", {kMany, kMany, 1, 0}, {});
+  EXPECT_THAT(
+      MeteredErrorOf(NodeProto("Expand", {"e", "s"}, "y") + e + Whole("s", {4}, {1, 1, 2, 1})),
+      HasSubstr(large));
+  const std::string along = IntAttribute("axis", 2);
+  EXPECT_THAT(MeteredErrorOf(NodeProto("Concat", {"e", "e"}, "y", along) + e), HasSubstr(large));
+  EXPECT_THAT(
+      MeteredErrorOf(NodeProto("Gather", {"e", "s"}, "y", along) + e + Whole("s", {1}, {0})),
+      HasSubstr(large));
+  EXPECT_THAT(MeteredErrorOf(NodeProto("Split", {"e"}, "y", IntAttribute("axis", 0)) +
+                             Initializer("e", {kMany, 0}, {})),
+              HasSubstr("[2147483647, 0]"));
+  EXPECT_THAT(MeteredErrorOf(NodeProto("ConstantOfShape", {"s"}, "y") +
+                             Whole("s", {3}, {int64_t{1} << 62, int64_t{1} << 62, 0})),
+              HasSubstr("[4611686018427387904, 4611686018427387904, 0]"));
+  EXPECT_THAT(MeteredErrorOf(NodeProto("Reshape", {"e", "s"}, "y", IntAttribute("allowzero", 1)) +
+                                 Initializer("e", {0}, {}) + Whole("s", {4}, {kMany, kMany, 1, 0}),
+                             14),
+              HasSubstr(large));
+  // Small ones are taken.
+  EXPECT_THAT(MeteredErrorOf(NodeProto("Concat", {"e", "e"}, "y", along) +
+                             Initializer("e", {100, 1, 1, 0}, {})),
+              HasSubstr("output 'y' is a constant"));
+}
+
+// Neither does the number of rows of one multiply with the number of those that have none, nor the
+// length of a list with that of an empty axis.
+TEST(OnnxImport, NothingIsNotVisited) {
+  constexpr size_t kMany = 20'000;
+  std::vector<std::string> values(kMany, "e");
+  values.push_back("w");
+  EXPECT_THAT(MeteredErrorOf(NodeProto("Concat", values, "y", IntAttribute("axis", 1)) +
+                             Initializer("e", {kMany, 0}, {}) +
+                             Initializer("w", {kMany, 1}, std::vector<float>(kMany))),
+              HasSubstr("output 'y' is a constant"));
+  EXPECT_THAT(MeteredErrorOf(NodeProto("Gather", {"e", "s"}, "y", IntAttribute("axis", 1)) +
+                             Initializer("e", {2 * kMany, 1, 0}, {}) +
+                             Whole("s", {2 * kMany}, std::vector<int64_t>(2 * kMany))),
+              HasSubstr("an empty constant of shape [40000, 40000, 0]"));
+}
+
+TEST(OnnxImport, DimensionsAreFew) {
+  constexpr size_t kMany = 10'000;
+  const std::string refused = "a tensor of 10000 dimensions; at most 8 are supported";
+  const std::vector<int64_t> ones(kMany, 1);
+  const std::string scalar = Initializer("c", {1}, {2});
+  const std::string list = Whole("s", {kMany}, ones);
+  const std::string identities = Repeated(NodeProto("Identity", {"c"}, "y"), 1000);
+  EXPECT_THAT(MeteredErrorOf(identities + Initializer("c", ones, {2})), HasSubstr(refused));
+  EXPECT_THAT(MeteredErrorOf(identities + Value(11, "c", ones)), HasSubstr(refused));
+  for (const char* const op : {"Reshape", "Expand"}) {
+    for (const char* const from : {"x", "c"}) {
+      EXPECT_THAT(MeteredErrorOf(NodeProto(op, {from, "s"}, "y") + scalar + list),
+                  HasSubstr(refused))
+          << op << " " << from;
+    }
+  }
+  EXPECT_THAT(MeteredErrorOf(NodeProto("ConstantOfShape", {"s"}, "y") + list), HasSubstr(refused));
+  EXPECT_THAT(MeteredErrorOf(NodeProto("Unsqueeze", {"c", "s"}, "y") + scalar + list),
+              HasSubstr("a tensor of 10001 dimensions"));
+  EXPECT_THAT(MeteredErrorOf(NodeProto("Gather", {"c", "s"}, "y") + Initializer("c", {1, 1}, {2}) +
+                             Whole("s", {1, 1, 1, 1, 1, 1, 1, 1}, {0})),
+              HasSubstr("a tensor of 9 dimensions"));
+  const std::vector<int64_t> zeros(kMany, 0);
+  const std::string axes = Whole("s", {kMany}, zeros);
+  for (const char* const op : {"Squeeze", "ReduceSum"}) {
+    EXPECT_THAT(MeteredErrorOf(NodeProto(op, {"c", "s"}, "y") + scalar + axes),
+                HasSubstr("10000 axes of [1]"));
+  }
+  EXPECT_THAT(MeteredErrorOf(NodeProto("Slice", {"c", "s", "s", "s"}, "y") + scalar + axes),
+              HasSubstr("10000 axes of [1]"));
+}
+
+// As many inputs as outputs, as many attributes as sizes, as many names of one tensor as there is
+// room for: what there is to do is not the product of both.
+TEST(OnnxImport, ManyNamesAreNotCompared) {
+  constexpr size_t kMany = 20'000;
+  EXPECT_THAT(MeteredErrorOf(NodeProto("Split", std::vector<std::string>(kMany, "x"), "y",
+                                       Repeated(Bytes(2, ""), kMany))),
+              HasSubstr("(Split, opset 13): 20000 inputs"));
+  EXPECT_THAT(MeteredErrorOf(
+                  NodeProto("Reshape", {"x", "s"}, "y",
+                            Repeated(IntAttribute("a", 0), kMany) + IntAttribute("allowzero", 1)) +
+                      Whole("s", {kMany}, std::vector<int64_t>(kMany, 0)),
+                  14),
+              HasSubstr("a tensor of 20000 dimensions"));
+  std::string outputs;
+  std::string ends;
+  for (size_t i = 1; i < kMany; ++i) {
+    outputs += Bytes(2, std::to_string(i));
+    ends += Value(12, std::to_string(i), {1});
+  }
+  const auto split = ImportOnnx(ModelProto(NodeProto("Split", {"x"}, "0", outputs) +
+                                           Value(11, "x", {kMany}) + Value(12, "0", {1}) + ends));
+  ASSERT_TRUE(split.ok()) << split.status().message();
+}
+
+TEST(OnnxImport, ListsAreChargedBeforeTheyAreMade) {
+  const std::string graph =
+      NodeProto("DepthToSpace", {"w"}, "y",
+                IntAttribute("blocksize", 2) + Bytes(5, Bytes(1, "mode") + Bytes(4, "CRD"))) +
+      Value(11, "w", {1, (1 << 28) - 4, 1, 1});
+  EXPECT_THAT(MeteredErrorOf(graph), HasSubstr("a constant of 268435452 elements"));
 }
 
 std::vector<uint8_t> ReadFile(const std::filesystem::path& path) {
