@@ -185,8 +185,14 @@ void OnnxGraphBuilder::FreeUnused() {
   kept_.clear();
 }
 
-int32_t OnnxGraphBuilder::AddTensor(DataType type, Shape shape) {
+Result<int32_t> OnnxGraphBuilder::AddTensor(DataType type, Shape shape) {
   const int32_t index = static_cast<int32_t>(graph_.tensors.size());
+  if (index >= most_tensors_) {
+    return ResourceExhausted(
+        "its operators, or the groups or outputs of one, become more than %lld tensors, which is "
+        "what a file of this size accounts for",
+        static_cast<long long>(most_tensors_));
+  }
   Tensor& tensor = graph_.tensors.emplace_back();
   tensor.type = type;
   tensor.shape = std::move(shape);
@@ -196,7 +202,7 @@ int32_t OnnxGraphBuilder::AddTensor(DataType type, Shape shape) {
 Result<int32_t> OnnxGraphBuilder::FloatTensor(Shape shape, const std::vector<float>& values) {
   ATOLL_RETURN_IF_ERROR(CheckStoredShape(shape, DataType::kFloat32));
   ATOLL_RETURN_IF_ERROR(Charge(static_cast<int64_t>(values.size()), sizeof(float)));
-  const int32_t index = AddTensor(DataType::kFloat32, std::move(shape));
+  ATOLL_ASSIGN_OR_RETURN(const int32_t index, AddTensor(DataType::kFloat32, std::move(shape)));
   std::vector<uint8_t>& bytes = constants_.emplace_back(values.size() * sizeof(float));
   if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
   graph_.tensors[static_cast<size_t>(index)].data = bytes;
@@ -207,7 +213,7 @@ Result<int32_t> OnnxGraphBuilder::FloatTensor(Shape shape, const std::vector<flo
 Result<int32_t> OnnxGraphBuilder::IntTensor(Shape shape, const std::vector<int32_t>& values) {
   ATOLL_RETURN_IF_ERROR(CheckStoredShape(shape, DataType::kInt32));
   ATOLL_RETURN_IF_ERROR(Charge(static_cast<int64_t>(values.size()), sizeof(int32_t)));
-  const int32_t index = AddTensor(DataType::kInt32, std::move(shape));
+  ATOLL_ASSIGN_OR_RETURN(const int32_t index, AddTensor(DataType::kInt32, std::move(shape)));
   std::vector<uint8_t>& bytes = constants_.emplace_back(values.size() * sizeof(int32_t));
   if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
   graph_.tensors[static_cast<size_t>(index)].data = bytes;
@@ -249,8 +255,8 @@ std::vector<uint8_t>* OnnxGraphBuilder::ConstantBytes(int32_t tensor) {
 
 // ---- Nodes ----
 
-int32_t OnnxGraphBuilder::AddInput(const std::string& name, DataType type, Shape shape) {
-  const int32_t index = AddTensor(type, std::move(shape));
+Result<int32_t> OnnxGraphBuilder::AddInput(const std::string& name, DataType type, Shape shape) {
+  ATOLL_ASSIGN_OR_RETURN(const int32_t index, AddTensor(type, std::move(shape)));
   graph_.tensors[static_cast<size_t>(index)].name = name;
   graph_.inputs.push_back(index);
   return index;
@@ -268,7 +274,10 @@ Result<std::vector<int32_t>> OnnxGraphBuilder::EmitMany(OpType type, std::vector
 
 Result<std::vector<int32_t>> OnnxGraphBuilder::EmitNode(Node node, size_t outputs,
                                                         DataType output_type) {
-  for (size_t i = 0; i < outputs; ++i) node.outputs.push_back(AddTensor(output_type, {}));
+  for (size_t i = 0; i < outputs; ++i) {
+    ATOLL_ASSIGN_OR_RETURN(const int32_t output, AddTensor(output_type, {}));
+    node.outputs.push_back(output);
+  }
   const std::vector<int32_t> results = node.outputs;
   ATOLL_ASSIGN_OR_RETURN(const Shapes shapes, InferNode(graph_, node));
   for (size_t i = 0; i < outputs; ++i) {

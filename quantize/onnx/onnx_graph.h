@@ -56,8 +56,11 @@ struct OnnxValue {
 
 class OnnxGraphBuilder {
  public:
-  // `budget_bytes`: what constants may take that this class makes.
-  explicit OnnxGraphBuilder(int64_t budget_bytes) : budget_bytes_(budget_bytes) {}
+  // `budget_bytes`: what constants may take that this class makes; `most_tensors`: how many tensors
+  // the graph may have, which with their nodes take memory, too, if they have no elements to speak
+  // of.
+  OnnxGraphBuilder(int64_t budget_bytes, int64_t most_tensors)
+      : budget_bytes_(budget_bytes), most_tensors_(most_tensors) {}
 
   Graph& graph() { return graph_; }
   const Tensor& tensor(int32_t index) const { return graph_.tensors[static_cast<size_t>(index)]; }
@@ -81,7 +84,7 @@ class OnnxGraphBuilder {
   Result<int32_t> ConstantTensor(const OnnxValue& value);
 
   // ---- Nodes ----
-  int32_t AddInput(const std::string& name, DataType type, Shape shape);
+  Result<int32_t> AddInput(const std::string& name, DataType type, Shape shape);
   // Adds a node; its outputs have the shapes that its inputs ask for.
   Result<int32_t> Emit(OpType type, std::vector<int32_t> inputs, OpOptions options = {});
   Result<int32_t> EmitTyped(OpType type, std::vector<int32_t> inputs, OpOptions options,
@@ -117,7 +120,8 @@ class OnnxGraphBuilder {
   Result<OnnxValue> Reshape(const OnnxValue& value, const Dims& dims);
 
  private:
-  int32_t AddTensor(DataType type, Shape shape);
+  // kResourceExhausted if the graph has as many as it may have.
+  Result<int32_t> AddTensor(DataType type, Shape shape);
   Status ChargeConstant(const Dims& dims, int64_t element_bytes);
 
   Graph graph_;
@@ -128,6 +132,7 @@ class OnnxGraphBuilder {
   std::unordered_map<const OnnxNumbers*, int32_t> tensor_of_constant_;
   std::vector<std::shared_ptr<const OnnxNumbers>> kept_;  // so that those addresses stay theirs
   int64_t budget_bytes_;
+  const int64_t most_tensors_;
 };
 
 }  // namespace atollrt

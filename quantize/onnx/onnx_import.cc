@@ -88,7 +88,7 @@ const std::unordered_map<std::string_view, OnnxOperator>& Operators() {
 class Importer {
  public:
   Importer(const OnnxModel& model, const OnnxOptions& options, size_t file_bytes)
-      : model_(model), options_(options), builder_(Budget(file_bytes)) {}
+      : model_(model), options_(options), builder_(Budget(file_bytes), MostTensors(file_bytes)) {}
 
   Result<std::vector<uint8_t>> Run() {
     ATOLL_RETURN_IF_ERROR(CheckOpset());
@@ -114,6 +114,10 @@ class Importer {
   // What constants may take that are computed or stored in another order.
   static int64_t Budget(size_t file_bytes) {
     return 24 * static_cast<int64_t>(file_bytes) + (int64_t{1} << 16);
+  }
+  // A tensor takes a kilobyte with its share of a node, and once more where the result is checked.
+  static int64_t MostTensors(size_t file_bytes) {
+    return static_cast<int64_t>(file_bytes) / 4 + 1024;
   }
 
   Status CheckOpset() const {
@@ -224,7 +228,8 @@ class Importer {
     const Perm perm = nhwc ? ChannelsLast(4) : IdentityPerm(dims.size());
     Shape shape;
     for (const int32_t axis : perm) shape.push_back(static_cast<int32_t>(dims[axis]));
-    const int32_t tensor = builder_.AddInput(std::string(info.name), type, std::move(shape));
+    ATOLL_ASSIGN_OR_RETURN(const int32_t tensor,
+                           builder_.AddInput(std::string(info.name), type, std::move(shape)));
     if (!values_.emplace(info.name, builder_.FromTensor(tensor, perm, onnx_type)).second) {
       return CorruptModel("two inputs have this name");
     }

@@ -380,6 +380,31 @@ TEST(OnnxImport, ManyNamesAreNotCompared) {
   ASSERT_TRUE(split.ok()) << split.status().message();
 }
 
+// Each group is an operator, with a filter, a bias and a part of the input: a thousand times the
+// bytes of a filter of one number.
+TEST(OnnxImport, GroupsAreBoundedByTheFile) {
+  for (const char* const op : {"Conv", "ConvTranspose"}) {
+    for (const bool repeated : {false, true}) {
+      for (const int64_t groups : {100, 2'000, 20'000}) {
+        const std::vector<int64_t> dims = op == std::string("Conv")
+                                              ? std::vector<int64_t>{groups, 2, 1, 1}
+                                              : std::vector<int64_t>{2 * groups, 1, 1, 1};
+        const std::string weights =
+            repeated ? NodeProto("ConstantOfShape", {"s"}, "w") + Whole("s", {4}, dims)
+                     : Initializer("w", dims, std::vector<float>(2 * groups));
+        const std::vector<uint8_t> file =
+            ModelProto(weights + NodeProto(op, {"p", "w"}, "y", IntAttribute("group", groups)) +
+                       Value(11, "p", {1, 2 * groups, 1, 1}) + Value(12, "y", {1}));
+        const AllocationMeter meter;
+        const auto imported = ImportOnnx(file);
+        EXPECT_LE(meter.peak_bytes(), 4 * ProportionalBytes(file.size(), int64_t{1} << 19))
+            << op << " " << groups;
+        EXPECT_EQ(imported.ok(), groups == 100) << op << " " << groups << " " << repeated;
+      }
+    }
+  }
+}
+
 TEST(OnnxImport, ListsAreChargedBeforeTheyAreMade) {
   const std::string graph =
       NodeProto("DepthToSpace", {"w"}, "y",
