@@ -7,6 +7,13 @@
 namespace atollrt {
 
 Result<std::span<uint8_t>> EditedGraph::NewValue(size_t bytes) {
+  if (static_cast<int64_t>(bytes) > room) {
+    return ResourceExhausted(
+        "a constant of %zu bytes, with room for %lld: the constants that are made of this model's, "
+        "which its nodes share, take more memory than its size accounts for",
+        bytes, static_cast<long long>(room));
+  }
+  room -= static_cast<int64_t>(bytes);
   ATOLL_ASSIGN_OR_RETURN(Buffer buffer, Buffer::Allocate(bytes));
   values.push_back(std::move(buffer));
   return values.back().bytes();
@@ -27,6 +34,11 @@ std::span<float> EditedGraph::OwnFloats(int32_t tensor) {
   const std::span<const uint8_t> data = graph.tensors[tensor].data;
   return {reinterpret_cast<float*>(const_cast<uint8_t*>(data.data())),
           static_cast<size_t>(graph.tensors[tensor].element_count())};
+}
+
+int64_t RoomForValues(const Graph& graph) {
+  constexpr int64_t kMostOfByte = 16, kMostOfSmallModel = int64_t{128} << 20;
+  return kMostOfByte * ConstantBytes(graph) + kMostOfSmallModel;
 }
 
 std::span<const float> Floats(const Tensor& tensor) {

@@ -20,14 +20,19 @@ struct EditedGraph {
   std::shared_ptr<const Model> source;  // what the graph points into, beside `values`
   Graph graph;
   std::vector<Buffer> values;
+  int64_t room = 0;  // what more values may take, in bytes: RoomForValues at first
 
-  // Zeroed memory that lives as long as this.
+  // Zeroed memory that lives as long as this; kResourceExhausted if there is no room.
   Result<std::span<uint8_t>> NewValue(size_t bytes);
   // A new constant of float32, to be filled in; its tensor's number.
   Result<int32_t> NewFloats(const std::string& name, const Shape& shape);
   // The values of a float32 constant that NewFloats made.
   std::span<float> OwnFloats(int32_t tensor);
 };
+
+// What constants that are computed from those of `graph` may take. Nodes may share constants, and
+// each may need its own then, but a file of a kilobyte must not ask for gigabytes.
+int64_t RoomForValues(const Graph& graph);
 
 std::span<const float> Floats(const Tensor& tensor);
 

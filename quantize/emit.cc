@@ -74,6 +74,7 @@ class Emitter {
   Emitter(const EditedGraph& source, const Scheme& scheme, const FilterChanges& changes)
       : from_(source.graph), scheme_(scheme), changes_(changes) {
     emitted_.edited.source = source.source;
+    emitted_.edited.room = RoomForValues(from_);
     emitted_.tensors.assign(from_.tensors.size(), -1);
     emitted_.nodes.assign(from_.nodes.size(), -1);
     native_.resize(from_.tensors.size());

@@ -353,6 +353,7 @@ class Quantizer {
                          edited_.source->graphs().size());
     }
     edited_.graph = edited_.source->graph();
+    edited_.room = RoomForValues(edited_.graph);
     ATOLL_RETURN_IF_ERROR(RewriteFloatGraph(&edited_));
     samples_.emplace(edited_.graph, data_);
     ATOLL_RETURN_IF_ERROR(data_->Rewind());
@@ -539,6 +540,7 @@ Result<std::vector<uint8_t>> RepairFloatModel(std::span<const uint8_t> float_mod
   EditedGraph edited;
   ATOLL_ASSIGN_OR_RETURN(edited.source, Model::FromBorrowed(float_model));
   edited.graph = edited.source->graph();
+  edited.room = RoomForValues(edited.graph);
   ATOLL_RETURN_IF_ERROR(DequantizeWeights(&edited));
   if (edited.values.empty() || edited.source->graphs().size() != 1) {
     return std::vector<uint8_t>(float_model.begin(), float_model.end());

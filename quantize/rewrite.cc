@@ -95,7 +95,7 @@ Status RefuseQuantizedActivations(const Graph& graph) {
   return Status();
 }
 
-// Nodes of constants alone, of any size.
+// Nodes of constants alone, as long as there is room for what they compute.
 void FoldConstants(EditedGraph* edited) {
   Graph& graph = edited->graph;
   std::vector<bool> marked(graph.nodes.size(), false);
@@ -112,6 +112,9 @@ void FoldConstants(EditedGraph* edited) {
         !std::all_of(node.outputs.begin(), node.outputs.end(), has_values)) {
       continue;
     }
+    int64_t bytes = 0;
+    for (const int32_t output : node.outputs) bytes += graph.tensors[output].byte_size();
+    if (bytes > edited->room) continue;
     std::vector<Buffer> outputs;
     bool allocated = true;
     for (const int32_t output : node.outputs) {
@@ -122,6 +125,7 @@ void FoldConstants(EditedGraph* edited) {
     }
     // What cannot be computed now stays a node, and its error is that of whoever runs it.
     if (!allocated || !EvaluateNode(graph, node, outputs).ok()) continue;
+    edited->room -= bytes;
     for (size_t k = 0; k < outputs.size(); ++k) {
       graph.tensors[node.outputs[k]].data = outputs[k].bytes();
       edited->values.push_back(std::move(outputs[k]));

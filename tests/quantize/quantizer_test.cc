@@ -18,6 +18,8 @@
 #include "quantize/check_prescriptions.h"
 #include "quantize/edited_graph.h"
 #include "quantize/float_pass.h"
+#include "quantize/rewrite.h"
+#include "runtime/model.h"
 #include "runtime/tflite/tflite_writer.h"
 #include "tests/quantize/quantize_testing.h"
 #include "tests/support/rng.h"
@@ -756,6 +758,66 @@ TEST(Quantizer, DivisionByConstantsIsQuantized) {
   const auto kept = QuantizeWith(none.Build(), zero);
   ASSERT_TRUE(kept.ok()) << kept.status().message();
   EXPECT_EQ(kept->report.layers[0].operation, "DIV");
+}
+
+// x plus the maximum of `count` copies of a constant number, `times` times.
+FloatBuilder SumOfTiles(int32_t count, int times) {
+  FloatBuilder b(19);
+  const int32_t one = b.Constant({1}, DataType::kFloat32, std::vector<float>{1});
+  const int32_t repeats = b.Constant({1}, DataType::kInt32, std::vector<int32_t>{count});
+  const int32_t axis = b.Constant({1}, DataType::kInt32, std::vector<int32_t>{0});
+  int32_t sum = b.Input({1, 8});
+  for (int i = 0; i < times; ++i) {
+    const int32_t tile = b.Node(OpType::kTILE, {one, repeats}, {count});
+    const int32_t most = b.Node(OpType::kREDUCE_MAX, {tile, axis}, {1}, ReducerOptions{true});
+    sum = b.Node(OpType::kADD, {sum, most}, {1, 8}, ElementwiseOptions());
+  }
+  b.Output(sum);
+  return b;
+}
+
+// Constants are folded while there is room; the other nodes stay, and compute the same.
+TEST(Quantizer, ConstantsAreFoldedInProportionToTheModel) {
+  const auto nodes = [](int32_t count, int64_t room) {
+    const std::vector<uint8_t> bytes = SumOfTiles(count, 3).Build();
+    EditedGraph edited;
+    edited.source = *Model::FromBorrowed(bytes);
+    edited.graph = edited.source->graph();
+    edited.room = room < 0 ? RoomForValues(edited.graph) : room;
+    const Status status = RewriteFloatGraph(&edited);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return edited.graph.nodes.size();
+  };
+  EXPECT_EQ(nodes(10'000, -1), 3u);
+  EXPECT_EQ(nodes(10'000, 100'000), 5u);
+  EXPECT_EQ(nodes(10'000, 39'999), 9u);
+  EXPECT_EQ(nodes(1 << 28, -1), 9u);  // of a gigabyte each
+}
+
+// Layers share their weights, and each would have its own, with its factors.
+TEST(Quantizer, CopiesOfSharedWeightsAreBounded) {
+  FloatBuilder b(20);
+  const int32_t weights = b.Constant({8, 3, 3, 8}, 0.1f);
+  int32_t x = b.Input({1, 4, 4, 8});
+  for (int i = 0; i < 10; ++i) {
+    x = b.Node(OpType::kCONV_2D, {x, weights, -1}, b.ShapeOf(x), Conv2DOptions());
+    x = b.Binary(OpType::kMUL, x, b.Constant({8}, 1));
+  }
+  b.Output(x);
+  const std::vector<uint8_t> bytes = b.Build();
+  for (const int64_t copies : {5, 20}) {
+    EditedGraph edited;
+    edited.source = *Model::FromBorrowed(bytes);
+    edited.graph = edited.source->graph();
+    EXPECT_GE(RoomForValues(edited.graph), int64_t{128} << 20);
+    edited.room = copies * 8 * 3 * 3 * 8 * 4;
+    const Status status = RewriteFloatGraph(&edited);
+    EXPECT_EQ(status.ok(), copies == 20) << status.message();
+    if (copies != 20) {
+      EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+      EXPECT_THAT(status.message(), HasSubstr("a constant of 2304 bytes, with room for"));
+    }
+  }
 }
 
 TEST(Quantizer, FullyConnectedHasOneScaleForOldReaders) {
