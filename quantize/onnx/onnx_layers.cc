@@ -292,6 +292,8 @@ bool FoldIntoConvolution(OnnxNodeImport& n, const OnnxValue& x, const std::vecto
   const size_t channels = scale.size();
   const size_t count = weights->size() / sizeof(float);
   const size_t per_channel = count / channels;
+  // One normalization behind another would go through all weights once more.
+  if (!n.b.Charge(static_cast<int64_t>(count), sizeof(float)).ok()) return false;
   for (size_t i = 0; i < count; ++i) {
     const size_t channel = depthwise ? i % channels : i / per_channel;
     float value = 0;

@@ -519,6 +519,7 @@ Status ImportReduction(OnnxNodeImport& n, OpType type) {
     }
     const std::vector<int64_t>& values = x->constant->integers;
     if (values.empty()) return CorruptModel("a reduction of nothing");
+    ATOLL_RETURN_IF_ERROR(n.b.Charge(static_cast<int64_t>(values.size()), sizeof(int64_t)));
     int64_t result = values[0];
     for (size_t i = 1; i < values.size(); ++i) {
       const uint64_t a = static_cast<uint64_t>(result);

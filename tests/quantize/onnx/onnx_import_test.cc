@@ -380,6 +380,37 @@ TEST(OnnxImport, ManyNamesAreNotCompared) {
   ASSERT_TRUE(split.ok()) << split.status().message();
 }
 
+// What is made of many numbers may be few: reading them once for each node counts, too.
+TEST(OnnxImport, ConstantsAreReadAsOftenAsTheFileAccountsFor) {
+  constexpr size_t kMany = 20'000;
+  std::string reductions;
+  for (size_t i = 0; i < kMany; ++i) {
+    reductions += NodeProto("ReduceSum", {"c"}, std::to_string(i));
+  }
+  EXPECT_THAT(
+      MeteredErrorOf(reductions + Whole("c", {kMany}, std::vector<int64_t>(kMany, 1))),
+      AllOf(HasSubstr("(ReduceSum, opset 13): a constant of 20000 elements"), HasSubstr("node ")));
+}
+
+// The first few of many normalizations behind a convolution go into its weights; all of them count.
+TEST(OnnxImport, NormalizationsBehindEachOtherAreAllThere) {
+  constexpr int kMany = 200;
+  std::string graph = NodeProto("Conv", {"x", "w"}, "0") +
+                      Initializer("w", {1, 2, 60, 60}, std::vector<float>(7200, 1.0f / 7200)) +
+                      Initializer("one", {1}, {1}) + Initializer("none", {1}, {0}) +
+                      Value(11, "x", {1, 2, 60, 60}) + Value(12, std::to_string(kMany), {1});
+  for (int i = 0; i < kMany; ++i) {
+    graph += NodeProto("BatchNormalization", {std::to_string(i), "one", "one", "none", "one"},
+                       std::to_string(i + 1), Bytes(5, Bytes(1, "epsilon")));
+  }
+  const auto imported = ImportOnnx(ModelProto(graph));
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  EXPECT_GT((*Model::FromBuffer(*imported))->graph().nodes.size(), 100u);
+  const std::vector<float> outputs = Outputs(*imported, std::vector<float>(7200, 3));
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_NEAR(outputs[0], 3 + kMany, 1e-2);
+}
+
 // Each group is an operator, with a filter, a bias and a part of the input: a thousand times the
 // bytes of a filter of one number.
 TEST(OnnxImport, GroupsAreBoundedByTheFile) {
