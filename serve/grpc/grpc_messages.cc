@@ -291,11 +291,19 @@ Status SetParameters(const Parameters& parameters, InferRequest* request, Answer
   return {};
 }
 
+Status CheckCount(const char* what, int count, const std::string& model,
+                  const std::vector<TensorInfo>& tensors) {
+  if (static_cast<size_t>(count) <= tensors.size()) return {};
+  return InvalidArgument("the request has %d %s, more than the %zu of model '%s'", count, what,
+                         tensors.size(), model.c_str());
+}
+
 // One input. `next_raw` is the next of the raw_input_contents, which those that lie in shared
 // memory have none of.
 Result<InputTensor> InputOf(const inference::ModelInferRequest& message,
                             const inference::ModelInferRequest::InferInputTensor& from,
-                            SharedMemory* memory, int* next_raw) {
+                            const ModelInfo& model, bool real_values, SharedMemory* memory,
+                            int* next_raw) {
   InputTensor input;
   input.name = from.name();
   const std::optional<DataType> type = ParseDataType(from.datatype());
@@ -308,10 +316,7 @@ Result<InputTensor> InputOf(const inference::ModelInferRequest& message,
   ATOLL_ASSIGN_OR_RETURN(const auto region, RegionOf(from.parameters(), from.name()));
   if (region.has_value()) {
     if (memory == nullptr) return NoSharedMemory();
-    ATOLL_ASSIGN_OR_RETURN(std::string bytes, memory->Read(*region));
-    const auto owned = std::make_shared<const std::string>(std::move(bytes));
-    input.bytes = {reinterpret_cast<const uint8_t*>(owned->data()), owned->size()};
-    input.owner = owned;
+    ATOLL_RETURN_IF_ERROR(memory->ReadInput(*region, model, real_values, &input));
     return input;
   }
   if (message.raw_input_contents_size() == 0) {
@@ -336,7 +341,7 @@ Result<InputTensor> InputOf(const inference::ModelInferRequest& message,
 
 }  // namespace
 
-Result<InferRequest> RequestOf(const inference::ModelInferRequest& message,
+Result<InferRequest> RequestOf(const inference::ModelInferRequest& message, const ModelInfo& model,
                                const std::string& client, std::optional<MonotonicTime> deadline,
                                SharedMemory* memory, AnswerForm* form) {
   InferRequest request;
@@ -344,11 +349,14 @@ Result<InferRequest> RequestOf(const inference::ModelInferRequest& message,
   request.version = message.model_version();
   request.client = client;
   request.deadline = deadline;
-  form->id = message.id();
   ATOLL_RETURN_IF_ERROR(SetParameters(message.parameters(), &request, form));
+  // Before any of them takes memory.
+  ATOLL_RETURN_IF_ERROR(CheckCount("inputs", message.inputs_size(), model.name, model.inputs));
+  ATOLL_RETURN_IF_ERROR(CheckCount("outputs", message.outputs_size(), model.name, model.outputs));
   int next_raw = 0;
   for (const auto& from : message.inputs()) {
-    ATOLL_ASSIGN_OR_RETURN(InputTensor input, InputOf(message, from, memory, &next_raw));
+    ATOLL_ASSIGN_OR_RETURN(InputTensor input,
+                           InputOf(message, from, model, request.real_values, memory, &next_raw));
     request.inputs.push_back(std::move(input));
   }
   if (next_raw != message.raw_input_contents_size()) {

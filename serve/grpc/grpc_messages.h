@@ -32,11 +32,12 @@ struct AnswerForm {
   SharedMemory* memory = nullptr;
 };
 
-// `message` outlives the request, whose inputs refer to its bytes. `deadline` is the call's; a
+// `model` is the one that the message names. `message` outlives the request, whose inputs refer to
+// its bytes. `deadline` is the call's; a
 // parameter "timeout" may make it earlier. Inputs in shared memory are copied; `memory` is null if
 // the client may not use that. kInvalidArgument, kPermissionDenied with what is wrong.
 atollrt::Result<InferRequest> RequestOf(const inference::ModelInferRequest& message,
-                                        const std::string& client,
+                                        const ModelInfo& model, const std::string& client,
                                         std::optional<MonotonicTime> deadline, SharedMemory* memory,
                                         AnswerForm* form);
 // Also writes what goes into shared memory. kInvalidArgument if an output has no contents of its

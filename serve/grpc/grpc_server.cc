@@ -68,6 +68,14 @@ struct Shared {
     if (status.ok()) return grpc::Status::OK;
     return {grpc::StatusCode::UNAUTHENTICATED, status.message()};
   }
+  // As RequestOf.
+  Result<InferRequest> Read(const inference::ModelInferRequest& message, const GrpcCall& call,
+                            std::optional<MonotonicTime> deadline, AnswerForm* form) const {
+    form->id = message.id();
+    ATOLL_ASSIGN_OR_RETURN(const auto model,
+                           inference->Info(message.model_name(), message.model_version()));
+    return RequestOf(message, *model, ClientOf(call), deadline, MemoryFor(call), form);
+  }
 };
 
 // How a request is cancelled, from when it has begun until it has ended.
@@ -117,9 +125,9 @@ class InferCall final : public grpc::ServerUnaryReactor {
       return;
     }
     auto form = std::make_shared<AnswerForm>();
-    auto made = RequestOf(*request, ClientOf(call), DeadlineOf(context->deadline()),
-                          shared.MemoryFor(call), form.get());
+    auto made = shared.Read(*request, call, DeadlineOf(context->deadline()), form.get());
     if (!made.ok()) {
+      TellCode(made.status(), context);
       Finish(ToGrpc(made.status()));
       return;
     }
@@ -213,8 +221,7 @@ class StreamCall final : public grpc::ServerBidiReactor<inference::ModelInferReq
   };
 
   void Begin(const std::shared_ptr<One>& one) {
-    auto request = RequestOf(one->request, ClientOf(call_), std::nullopt, shared_.MemoryFor(call_),
-                             &one->form);
+    auto request = shared_.Read(one->request, call_, std::nullopt, &one->form);
     if (!request.ok()) {
       InferOutcome refused;
       refused.status = request.status();

@@ -256,21 +256,7 @@ Status Rest::ReadRegions(const ModelInfo& model, InferBody* body, bool may_share
     if (!region) continue;
     has_regions = true;
     if (!may_share) break;
-    InputTensor& input = body->inputs[i];
-    const auto info = std::find_if(model.inputs.begin(), model.inputs.end(),
-                                   [&](const TensorInfo& one) { return one.name == input.name; });
-    // One that there is not is refused with the others.
-    if (info == model.inputs.end()) continue;
-    const size_t bytes = info->elements() * DataTypeBytes(info->seen_type(body->real_values));
-    if (region->bytes != bytes) {
-      return InvalidArgument("input '%s' has %zu bytes, not %llu as shared_memory_byte_size says",
-                             info->name.c_str(), bytes,
-                             static_cast<unsigned long long>(region->bytes));
-    }
-    ATOLL_ASSIGN_OR_RETURN(std::string copy, memory_.Read(*region));
-    const auto owned = std::make_shared<const std::string>(std::move(copy));
-    input.bytes = {reinterpret_cast<const uint8_t*>(owned->data()), owned->size()};
-    input.owner = owned;
+    ATOLL_RETURN_IF_ERROR(memory_.ReadInput(*region, model, body->real_values, &body->inputs[i]));
   }
   for (const WantedOutput& output : body->outputs) has_regions = has_regions || output.region;
   if (has_regions && !may_share) {

@@ -115,6 +115,24 @@ Result<std::shared_ptr<const SharedMemory::Open>> SharedMemory::Find(
   return found->second;
 }
 
+Status SharedMemory::ReadInput(const RegionRange& range, const ModelInfo& model, bool real_values,
+                               InputTensor* input) const {
+  const auto info = std::find_if(model.inputs.begin(), model.inputs.end(),
+                                 [&](const TensorInfo& one) { return one.name == input->name; });
+  if (info == model.inputs.end()) return {};
+  // A region may be larger than this computer's memory.
+  const size_t bytes = info->elements() * DataTypeBytes(info->seen_type(real_values));
+  if (range.bytes != bytes) {
+    return InvalidArgument("input '%s' has %zu bytes, not %llu as shared_memory_byte_size says",
+                           info->name.c_str(), bytes, Long(range.bytes));
+  }
+  ATOLL_ASSIGN_OR_RETURN(std::string copy, Read(range));
+  const auto owned = std::make_shared<const std::string>(std::move(copy));
+  input->bytes = {reinterpret_cast<const uint8_t*>(owned->data()), owned->size()};
+  input->owner = owned;
+  return {};
+}
+
 Result<std::string> SharedMemory::Read(const RegionRange& range) const {
   ATOLL_ASSIGN_OR_RETURN(const std::shared_ptr<const Open> open, Find(range));
   std::string bytes(static_cast<size_t>(range.bytes), '\0');

@@ -38,9 +38,12 @@ class SharedMemory {
   void UnregisterAll();
   std::vector<SharedRegion> regions() const;
 
-  // The bytes of a range; kNotFound, kInvalidArgument if it is not inside its region or the client
-  // has truncated that.
-  atollrt::Result<std::string> Read(const RegionRange& range) const;
+  // Puts a copy of a range into `input` if `model` has one of its name, of that many bytes, with
+  // `real_values` as in InferRequest; what else is wrong with an input InferenceServer says.
+  // kNotFound, kInvalidArgument if the range has other bytes, is not inside its region or the
+  // client has truncated that.
+  atollrt::Status ReadInput(const RegionRange& range, const ModelInfo& model, bool real_values,
+                            InputTensor* input) const;
   // Writes at the range's beginning, if it has room for all.
   atollrt::Status Write(const RegionRange& range, std::span<const uint8_t> bytes) const;
 
@@ -50,6 +53,7 @@ class SharedMemory {
     atollrt::FileDescriptor file;
   };
   atollrt::Result<std::shared_ptr<const Open>> Find(const RegionRange& range) const;
+  atollrt::Result<std::string> Read(const RegionRange& range) const;
 
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const Open>> regions_;

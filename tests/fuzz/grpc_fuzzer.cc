@@ -22,11 +22,14 @@ ATOLL_FUZZ_TARGET(grpc) {
     const atollrt::MemoryLimit limit(atollrt::ProportionalBytes(size) + kStringReserve);
     if (!message.ParseFromArray(data, static_cast<int>(size))) return 0;
   }
+  ModelInfo model;  // that has tensors for all of it
+  model.inputs.resize(static_cast<size_t>(message.inputs_size()));
+  model.outputs.resize(static_cast<size_t>(message.outputs_size()));
   const atollrt::MemoryLimit limit(atollrt::ProportionalBytes(size));
   SharedMemory memory;
   for (SharedMemory* const allowed : {static_cast<SharedMemory*>(nullptr), &memory}) {
     AnswerForm form;
-    auto request = RequestOf(message, "client", std::nullopt, allowed, &form);
+    auto request = RequestOf(message, model, "client", std::nullopt, allowed, &form);
     if (!request.ok()) {
       ATOLL_CHECK(!request.status().message().empty());
       continue;

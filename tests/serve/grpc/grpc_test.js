@@ -216,6 +216,38 @@ async function serverTellsAboutItself(client, address) {
   await assert.rejects(check('else'), (error) => error.code === grpc.status.NOT_FOUND);
 }
 
+// Memory of this computer is read once it is known to be a tensor of the model's.
+async function sharedMemoryIsOnlyReadForTensors() {
+  const server = await start(['--model', `fashion=${FASHION}`, '--allow-shared-memory']);
+  const client = new Client(server.address);
+  const { INVALID_ARGUMENT } = grpc.status;
+  const key = `/atoll_grpc_test_${process.pid}`;
+  const file = path.join('/dev/shm', key);
+  const huge = 2 ** 40;  // takes nothing while nobody writes into it
+  const one = await sample(client, 'fashion', FASHION);
+  try {
+    fs.writeFileSync(file, one.inputs[0]);
+    fs.truncateSync(file, huge);
+    await client.call('SystemSharedMemoryRegister', { name: 'r', key, byte_size: huge });
+    const part = (bytes) => ({ ...one.info.inputs[0], parameters: {
+      shared_memory_region: { string_param: 'r' }, shared_memory_byte_size: { int64_param: bytes } } });
+    const request = (change) => ({ model_name: 'fashion', inputs: [part(784)], ...change });
+    const right = await client.call('ModelInfer', request());
+    assert(one.outputs[0].equals(right.raw_output_contents[0]));
+    await client.fails('ModelInfer', request({ inputs: [part(huge)] }), INVALID_ARGUMENT,
+                       `has 784 bytes, not ${huge} as`);
+    await client.fails('ModelInfer', request({ inputs: [{ ...part(huge), name: 'nothing' }] }), INVALID_ARGUMENT);
+    await client.fails('ModelInfer', request({ model_name: 'trousers', inputs: [part(huge)] }), grpc.status.NOT_FOUND);
+    await client.fails('ModelInfer', request({ inputs: Array(10000).fill(part(784)) }), INVALID_ARGUMENT,
+                       '10000 inputs, more than the 1 of');
+    await client.fails('ModelInfer', request({ outputs: Array(10000).fill(one.info.outputs[0]) }), INVALID_ARGUMENT,
+                       '10000 outputs, more than the 1 of');
+    await client.call('ModelInfer', request());
+  } finally {
+    fs.rmSync(file, { force: true });
+  }
+}
+
 async function modelsComeAndGo() {
   const server = await start(['--model-control', 'explicit']);
   const client = new Client(server.address);
@@ -295,6 +327,7 @@ async function main() {
   for (const [name, file] of [['fashion', FASHION], ...found]) await bytesAreThoseOfTheCommand(client, name, file);
   await errorsHaveCodes(client);
   await streamsAnswerInOrder(client);
+  await sharedMemoryIsOnlyReadForTensors();
   await modelsComeAndGo();
   await othersNeedATokenAndTls();
   console.log(`all is as it should be, with ${1 + found.length} models`);
