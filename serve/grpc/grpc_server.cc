@@ -382,6 +382,7 @@ class Service final : public AsyncInfer {
                                    const inference::RepositoryModelLoadRequest* request,
                                    inference::RepositoryModelLoadResponse*) override {
     return Answer(context, [&]() -> Status {
+      ATOLL_RETURN_IF_ERROR(models().MayLoad(request->model_name()));
       auto parameters = request->parameters();
       ATOLL_ASSIGN_OR_RETURN(ModelUpload upload, UploadOf(&parameters));
       return models().Load(request->model_name(), std::move(upload));

@@ -215,9 +215,16 @@ class Server : public InferenceServer {
     return active;
   }
 
+  Status MayLoad(std::string_view model) const override {
+    if (!IsExecutable(model)) return CheckControl();
+    if (options_.share_device) return {};
+    return Status(StatusCode::kPermissionDenied,
+                  "this server does not share its device; that needs --share-device");
+  }
+
   Status Load(const std::string& model, ModelUpload upload) override {
+    ATOLL_RETURN_IF_ERROR(MayLoad(model));
     if (IsExecutable(model)) return LoadExecutable(model, std::move(upload));
-    ATOLL_RETURN_IF_ERROR(CheckControl());
     if (!IsModelName(model) || model == kDeviceModel) {
       return atollrt::InvalidArgument("this is no name of a model");
     }
@@ -299,10 +306,6 @@ class Server : public InferenceServer {
 
   // Does nothing if it is there.
   Status LoadExecutable(const std::string& name, ModelUpload upload) {
-    if (!options_.share_device) {
-      return Status(StatusCode::kPermissionDenied,
-                    "this server does not share its device; that needs --share-device");
-    }
     if (Find(name, "").ok()) return {};
     const auto file = upload.files.find("1/model.tflite");
     if (file == upload.files.end() || upload.files.size() != 1) {

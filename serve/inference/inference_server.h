@@ -236,8 +236,10 @@ class InferenceServer {
   virtual std::vector<ModelEntry> Index() const = 0;
   virtual std::vector<ActiveRequest> Active() const = 0;
 
-  // Blocks. kPermissionDenied without ModelControl::kExplicit, or without share_device for an
-  // executable, which comes alone, as 1/model.tflite. After a failure of a model that was
+  // What Load refuses, too, to be asked before an upload is read: kPermissionDenied without
+  // ModelControl::kExplicit, or without share_device for an executable.
+  virtual atollrt::Status MayLoad(std::string_view model) const = 0;
+  // Blocks. An executable comes alone, as 1/model.tflite. After a failure of a model that was
   // loaded before, that goes on.
   virtual atollrt::Status Load(const std::string& model, ModelUpload upload) = 0;
   // Returns at once; requests that it has are finished.

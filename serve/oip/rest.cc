@@ -9,6 +9,7 @@
 #include "serve/oip/infer_body.h"
 #include "serve/oip/page.h"
 #include "serve/oip/rest_target.h"
+#include "serve/oip/upload_json.h"
 
 namespace atollserve {
 namespace {
@@ -115,6 +116,11 @@ std::optional<HttpAnswer> Rest::Admit(const HttpRequest& head, size_t* body_byte
   if (!is_open) {
     if (auto refusal = RefuseStranger(head, options_.access)) {
       return answer_of(*std::move(refusal));
+    }
+  }
+  if (target.kind == RestTarget::Kind::kLoad && head.method == "POST") {
+    if (const Status status = inference_->MayLoad(target.model); !status.ok()) {
+      return ErrorOf(status);
     }
   }
   *body_bytes = target.kind == RestTarget::Kind::kInfer  ? options_.body_bytes
@@ -363,30 +369,9 @@ HttpAnswer Rest::Index(const HttpRequest& request) const {
 HttpAnswer Rest::Load(const RestTarget& target, const HttpRequest& request) {
   ModelUpload upload;
   if (!request.body.empty()) {
-    auto json = ParseJson(request.body);
-    if (!json.ok()) return ErrorOf(json.status());
-    const Json* const parameters = FindMember(*json, "parameters");
-    if (!json->is_object() || (parameters != nullptr && !parameters->is_object())) {
-      return Error(400, "the request is no object with an object \"parameters\"");
-    }
-    constexpr std::string_view kFile = "file:";
-    const Json none = Json::object();
-    for (const auto& [name, value] : (parameters == nullptr ? none : *parameters).items()) {
-      if (name != "config" && !name.starts_with(kFile)) {
-        return Error(400, "there is no parameter '" + name.substr(0, 100) +
-                              "'; there are config and file:VERSION/model.tflite");
-      }
-      if (!value.is_string())
-        return Error(400, "parameter '" + name.substr(0, 100) + "' is no text");
-      const std::string& text = value.get_ref<const std::string&>();
-      if (name == "config") {
-        upload.config = text;
-        continue;
-      }
-      auto bytes = DecodeBase64(text);
-      if (!bytes) return Error(400, "parameter '" + name.substr(0, 100) + "' is no base64");
-      upload.files[name.substr(kFile.size())] = *std::move(bytes);
-    }
+    auto read = ReadUpload(request.body);
+    if (!read.ok()) return ErrorOf(read.status());
+    upload = *std::move(read);
   }
   return AnswerOf(inference_->Load(target.model, std::move(upload)));
 }

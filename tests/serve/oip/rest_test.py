@@ -563,10 +563,32 @@ class Hostile(RestTest):
         # Numbers without end take no memory of their own: the first too many ends it.
         many = b'{"inputs":[{"name":"INPUT0","data":[' + b"0," * 50_000_000 + b"0]}]}"
         self.check(server.infer("simple", many), 400, "error", "more than 16")
+        self.assert_peak(server, 600_000)
+
+    def assert_peak(self, server, most_kb):
         status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
         peak_kb = int(re.search(r"VmHWM:\s+(\d+) kB", status)[1])
         if not EMULATOR and os.environ.get("ATOLL_SANITIZED") != "1":
-            self.assertLess(peak_kb, 600_000)
+            self.assertLess(peak_kb, most_kb)
+
+    def test_uploads_of_many_small_values(self):
+        # As values of JSON each would take twenty times its bytes.
+        many = b"[" + b"{}," * 10_000_000 + b"0]"
+        load = "/v2/repository/models/m/load"
+        server = self.serve("--model", f"simple={SIMPLE}", "--device", "cpu")
+        with server.socket() as client:  # hears of it before it sends them
+            client.sendall(b"POST " + load.encode() + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
+                           + str(len(many)).encode() + b"\r\n\r\n")
+            self.assertTrue(client.recv(4096).startswith(b"HTTP/1.1 403 "))
+        self.check(server.ask("POST", load, many), 403, "error", "--model-control explicit")
+        self.assert_peak(server, 100_000)
+        server = self.serve("--model", f"simple={SIMPLE}", "--device", "cpu", "--model-control", "explicit")
+        self.check(server.ask("POST", load, many), 400, "error", "no object")
+        self.check(server.ask("POST", load, b'{"parameters":{"config":' + many + b"}}"), 400, "error", "no text")
+        self.check(server.ask("POST", load, b'{"x":' + many + b"}"), 404, "error", "'m'")
+        names = {f"file:{i}": "" for i in range(1001)}
+        self.check(server.ask("POST", load, json.dumps({"parameters": names})), 400, "error", "more than 1000")
+        self.assert_peak(server, 200_000)
 
     def test_hundreds_of_connections(self):
         server = self.serve("--model", f"simple={SIMPLE}", "--device", "cpu", "--max-connections", 300)
