@@ -16,8 +16,6 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr auto kLeaveAlone = std::chrono::seconds(5);
-constexpr auto kSilence = std::chrono::seconds(6);
-constexpr size_t kMaxWorkers = 10'000;
 constexpr const char* kNobodyAnswered = "nobody answered within the budget";
 // Between attempts when all that were tried were busy.
 constexpr auto kPause = milliseconds(2);
@@ -38,37 +36,13 @@ atollrt::Result<std::unique_ptr<FrameClient>> FrameClient::Create(
 void FrameClient::OnWorker(natsMsg* message) {
   const std::string_view subject = SubjectOf(message);
   const std::string id(subject.substr(subject.rfind('.') + 1));
-  const auto record = ParseWorker(BodyOf(message));
   const std::lock_guard lock(mutex_);
-  if (!record.ok() || record->worker != id) {
-    workers_.erase(id);  // it has gone
-    return;
-  }
-  const Clock::time_point now = Clock::now();
-  if (workers_.size() >= kMaxWorkers && !workers_.contains(id)) {
-    std::erase_if(workers_, [&](const auto& one) { return now - one.second.heard > kSilence; });
-    if (workers_.size() >= kMaxWorkers) return;
-  }
-  Worker& worker = workers_[id];
-  worker.free = record->free;
-  worker.draining = record->draining;
-  worker.models.clear();
-  for (const WorkerModel& model : record->models) worker.models.push_back(model.name);
-  worker.heard = now;
+  workers_.Hear(id, BodyOf(message), Clock::now());
 }
 
 std::vector<std::string> FrameClient::Workers(const std::string& model) const {
-  const Clock::time_point now = Clock::now();
-  std::vector<std::string> found;
   const std::lock_guard lock(mutex_);
-  for (const auto& [id, worker] : workers_) {
-    if (worker.draining || now - worker.heard > kSilence || now < worker.left_alone_until) continue;
-    if (std::find(worker.models.begin(), worker.models.end(), model) == worker.models.end()) {
-      continue;
-    }
-    found.push_back(id);
-  }
-  return found;
+  return workers_.With(model, Clock::now());
 }
 
 std::string FrameClient::Choose(const std::string& model, const std::vector<std::string>& except) {
@@ -83,7 +57,7 @@ std::string FrameClient::Choose(const std::string& model, const std::vector<std:
   // What it had free when it said so, less what it was sent since.
   return *std::max_element(workers.begin(), workers.end(),
                            [&](const std::string& a, const std::string& b) {
-                             return workers_[a].free < workers_[b].free;
+                             return workers_.Free(a) < workers_.Free(b);
                            });
 }
 
@@ -91,8 +65,7 @@ void FrameClient::LeaveAlone(const std::string& worker) {
   const std::lock_guard lock(mutex_);
   const Clock::time_point until = Clock::now() + kLeaveAlone;
   by_name_until_ = until;
-  const auto found = workers_.find(worker);
-  if (found != workers_.end()) found->second.left_alone_until = until;
+  workers_.LeaveAlone(worker, until);
 }
 
 FrameAnswer FrameClient::Infer(const FrameRequest& request) {

@@ -10,13 +10,12 @@
 //      know yet: for five seconds requests go to workers by name, and one that does not answer is
 //      left alone for as long.
 //
-// The list of workers is what they say of themselves every two seconds; who has said nothing for
-// six is not on it. All functions are thread-safe.
+// The list of workers is what they say of themselves (worker_list.h). All functions are
+// thread-safe.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -26,8 +25,8 @@
 
 #include "atoll/status.h"
 #include "serve/fleet/connection.h"
-#include "serve/fleet/records.h"
 #include "serve/fleet/subscription.h"
+#include "serve/fleet/worker_list.h"
 
 namespace atollserve {
 
@@ -68,13 +67,6 @@ class FrameClient {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Worker {
-    int free = 0;
-    bool draining = false;
-    std::vector<std::string> models;
-    Clock::time_point heard;
-    Clock::time_point left_alone_until = {};
-  };
   explicit FrameClient(const FleetConnection* connection) : connection_(connection) {}
   void OnWorker(natsMsg* message);
   std::string Choose(const std::string& model, const std::vector<std::string>& except);
@@ -89,7 +81,7 @@ class FrameClient {
 
   const FleetConnection* const connection_;
   mutable std::mutex mutex_;
-  std::map<std::string, Worker> workers_;
+  WorkerList workers_;
   Clock::time_point by_name_until_ = {};
   std::minstd_rand random_{std::random_device()()};
   std::unique_ptr<Subscription> subscription_;

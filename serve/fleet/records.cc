@@ -207,6 +207,10 @@ Result<WorkerRecord> ParseWorker(std::string_view text) {
       fields.Read("name", &model.name);
       fields.Read("version", &model.version);
       fields.Read("sha256", &model.sha256);
+      if (!IsFleetModelName(model.name)) fields.Fail("it has no name that models have");
+      if (!model.version.empty() && !ParseVersion(model.version)) {
+        fields.Fail("its version is no number from 1");
+      }
       const Json* const inputs = fields.Array("inputs", kMaxTensors);
       const Json* const outputs = fields.Array("outputs", kMaxTensors);
       ATOLL_RETURN_IF_ERROR(fields.status());

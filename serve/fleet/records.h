@@ -62,7 +62,7 @@ struct WorkerRecord {
 };
 std::string WorkerJson(const WorkerRecord& record);
 // What is missing is as in a WorkerRecord; kInvalidArgument for what has another type, too many
-// models, or no id. Quantization is not read.
+// models, models without a name, or no id. Quantization is not read.
 atollrt::Result<WorkerRecord> ParseWorker(std::string_view json);
 
 // ---- Placement -------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ using atollrt::Status;
 using Json = nlohmann::json;
 
 constexpr size_t kMaxWorkers = 10'000;
+constexpr size_t kMaxBytes = 32 << 20;  // of what all of them say
 
 // Subjects of a stream that match `filter`, with how many messages each has; none if there is no
 // such stream.
@@ -56,13 +57,15 @@ Result<std::vector<WorkerRecord>> ListWorkers(const FleetConnection& connection,
                                       (prefix + ">").c_str()));
   ATOLL_ASSIGN_OR_RETURN(const NatsPtr<kvStore> store, streams.OpenBucket(kWorkerBucket));
   std::vector<WorkerRecord> workers;
+  size_t bytes = 0;
   for (const auto& [subject, messages] : subjects) {
-    if (workers.size() == kMaxWorkers) break;
+    if (workers.size() == kMaxWorkers || bytes > kMaxBytes) break;
     if (!subject.starts_with(prefix)) continue;
     const std::string key = subject.substr(prefix.size());
     NatsPtr<kvEntry> entry;
     // One may go meanwhile.
     if (kvStore_Get(NatsOut(&entry), store.get(), key.c_str()) != NATS_OK) continue;
+    bytes += static_cast<size_t>(kvEntry_ValueLen(entry.get()));
     auto record = ParseWorker({static_cast<const char*>(kvEntry_Value(entry.get())),
                                static_cast<size_t>(kvEntry_ValueLen(entry.get()))});
     if (record.ok() && record->worker == key) workers.push_back(*std::move(record));

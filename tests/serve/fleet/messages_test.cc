@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -15,12 +16,14 @@
 #include "serve/fleet/records.h"
 #include "serve/fleet/spool.h"
 #include "serve/fleet/subjects.h"
+#include "serve/fleet/worker_list.h"
 
 namespace atollserve {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 TEST(Subjects, NamesOfModelsAreOneToken) {
   EXPECT_EQ(InferSubject("a.b *>%\x01"), "atoll.infer.a%2Eb%20%2A%3E%25%01");
@@ -121,6 +124,70 @@ TEST(Records, EveryPrefixAndEveryChangedByteIsReadOrRefused) {
       EXPECT_TRUE(parsed.ok() || !parsed.status().message().empty());
     }
   }
+}
+
+TEST(Records, ModelsOfWorkersHaveNamesAndVersions) {
+  const auto with = [](const std::string& name, const std::string& version) {
+    WorkerRecord record = ExampleWorker();
+    record.models[0].name = name;
+    record.models[0].version = version;
+    return ParseWorker(WorkerJson(record)).status();
+  };
+  EXPECT_TRUE(with("m", "").ok());
+  EXPECT_TRUE(with(std::string(200, 'x'), "12").ok());
+  for (const std::string& name : {std::string(), std::string("a/b"), std::string(201, 'x')}) {
+    EXPECT_THAT(with(name, "1").message(), HasSubstr("no name")) << name;
+  }
+  EXPECT_THAT(with("m", std::string(1000, '1')).message(), HasSubstr("version"));
+}
+
+TEST(WorkerList, HasThoseWhoWereHeardOfLately) {
+  const WorkerList::Time start(std::chrono::seconds(1000));
+  const auto after = [&](int ms) { return start + std::chrono::milliseconds(ms); };
+  WorkerList list;
+  list.Hear("w-1", WorkerJson(ExampleWorker()), start);
+  EXPECT_THAT(list.With("m", after(6000)), ElementsAre("w-1"));
+  EXPECT_THAT(list.With("other", start), IsEmpty());
+  EXPECT_EQ(list.Free("w-1"), 3);
+  list.LeaveAlone("w-1", after(1000));
+  list.Hear("w-1", WorkerJson(ExampleWorker()), after(500));
+  EXPECT_THAT(list.With("m", after(999)), IsEmpty());
+  EXPECT_THAT(list.With("m", after(1000)), ElementsAre("w-1"));
+  // What it says is about another one: it has gone.
+  list.Hear("w-2", WorkerJson(ExampleWorker()), after(1000));
+  EXPECT_EQ(list.size(), 1u);
+  list.Hear("w-1", "", after(1000));
+  EXPECT_EQ(list.size(), 0u);
+  EXPECT_EQ(list.Free("w-1"), 0);
+}
+
+TEST(WorkerList, ForgetsTheSilentAndIsBounded) {
+  const WorkerList::Time start(std::chrono::seconds(1000));
+  WorkerRecord record = ExampleWorker();
+  record.models.resize(10);
+  for (size_t i = 0; i < record.models.size(); ++i) {
+    record.models[i].name = std::string(190, 'x') + std::to_string(i);
+  }
+  constexpr size_t kBytes = 100'000;
+  WorkerList list(kBytes);
+  const auto hear = [&](const std::string& worker, int seconds) {
+    record.worker = worker;
+    list.Hear(worker, WorkerJson(record), start + std::chrono::seconds(seconds));
+  };
+  constexpr size_t kMost = kBytes / (10 * 190);
+  for (size_t i = 0; i < kMost; ++i) hear("v-" + std::to_string(i), 0);
+  const size_t listed = list.size();
+  EXPECT_GT(listed, kMost / 2);
+  EXPECT_LT(listed, kMost);
+  hear("v-0", 1);  // may say it again
+  EXPECT_EQ(list.size(), listed);
+  // Somebody else has room as soon as the others are silent.
+  hear("w-2", 1);
+  EXPECT_EQ(list.size(), listed);
+  hear("w-2", 8);
+  EXPECT_EQ(list.size(), 1u);
+  EXPECT_THAT(list.With(record.models[0].name, start + std::chrono::seconds(8)),
+              ElementsAre("w-2"));
 }
 
 TEST(Records, Placements) {
