@@ -28,11 +28,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxClients = 1024;  // whose models are remembered; the oldest are forgotten
-constexpr size_t kMaxFrames = 256;    // that wait or are looked at
 constexpr size_t kMaxLoads = 4;       // models that wait or are loaded for clients
 constexpr size_t kMaxParts = 8;       // of a message; Frigate's have 2, and the envelope 2
 constexpr int kMessagesAtOnce = 32;   // of a socket, before others have their turn
-constexpr std::chrono::seconds kLoadingTime{25};  // Frigate gives up after 30
 
 // Names that clients have made up, for a line of a log.
 std::string Printable(std::string_view text) {
@@ -179,6 +177,9 @@ class Server : public ZmqServer {
   std::map<uint64_t, Question> questions_;
   std::vector<std::string> known_models_;
   std::set<std::string> reloading_;
+  // Models of clients that models_ has, or the loader: also those whose question was answered when
+  // that took too long.
+  size_t loads_ = 0;
   uint64_t latest_id_ = kNobody;
   uint64_t uses_ = 0;
 
@@ -215,6 +216,9 @@ Status Server::Open() {
   if (options_.budget.count() < 1 || options_.budget.count() > 60'000) {
     return InvalidArgument("a budget of %lld ms is not 1 to 60000",
                            static_cast<long long>(options_.budget.count()));
+  }
+  if (options_.frames < 1 || options_.loading_time.count() < 1) {
+    return InvalidArgument("a ZMQ server needs room for a frame, and time for a model");
   }
   if (options_.default_model.empty() && options_.folder.empty()) {
     return InvalidArgument(
@@ -375,7 +379,7 @@ void Server::TakeBody(const Asker& asker, std::span<Message> body) {
 
 void Server::TakeModel(const Asker& asker, const ModelHead& head, std::span<Message> body) {
   const size_t parts = head.kind == ModelHead::Kind::kData ? 2 : 1;
-  Question question{asker, head.kind, Clock::now() + kLoadingTime};
+  Question question{asker, head.kind, Clock::now() + options_.loading_time};
   const auto refuse = [&](const Status& status) {
     if (head.kind == ModelHead::Kind::kData) ++counts_.refused;
     Complain(Reason::kModelRefused, status.message());
@@ -394,9 +398,7 @@ void Server::TakeModel(const Asker& asker, const ModelHead& head, std::span<Mess
                          "model '" + Printable(head.name) +
                              "' is not the one that is served, and there is no folder for others"));
   }
-  const auto loading = std::count_if(questions_.begin(), questions_.end(),
-                                     [](const auto& asked) { return asked.second.model; });
-  if (static_cast<size_t>(loading) >= kMaxLoads) {
+  if (loads_ >= kMaxLoads) {
     return refuse(Status(StatusCode::kResourceExhausted,
                          Format("%zu models are being loaded already", kMaxLoads)));
   }
@@ -405,6 +407,7 @@ void Server::TakeModel(const Asker& asker, const ModelHead& head, std::span<Mess
   work.name = head.name;
   if (parts == 2) work.file = std::move(body[1]);
   work.id = Ask(std::move(question));
+  ++loads_;
   models_.Push(std::move(work));
 }
 
@@ -429,17 +432,19 @@ void Server::TakeFrame(const Asker& asker, const FrameHead& head, Message values
     AnswerZeros(asker, &counts_.failed);
     return Complain(Reason::kWrongFrame, fits.message());
   }
-  if (questions_.size() >= kMaxFrames) {
-    AnswerZeros(asker, &counts_.failed);
-    return Complain(Reason::kBusy, Format("%zu frames wait already", kMaxFrames));
-  }
   FrameWork work;
   work.deadline = Clock::now() + options_.budget;
   work.detector = detector;
   work.head = head;
   work.values = std::move(values);
   work.id = Ask({asker, std::nullopt, work.deadline});
-  frames_.Push(std::move(work));
+  const uint64_t id = work.id;
+  if (frames_.PushUnlessFull(std::move(work), options_.frames)) return;
+  Outcome refused;
+  refused.id = id;
+  refused.status = ResourceExhausted("%zu frames wait already", options_.frames);
+  Complain(Reason::kBusy, refused.status.message());
+  Finish(std::move(refused));
 }
 
 std::shared_ptr<ObjectDetector> Server::DetectorFor(Client* client, bool* unknown) {
@@ -489,7 +494,11 @@ Server::Client& Server::ClientOf(const Asker& asker) {
 void Server::Finish(Outcome outcome) {
   if (!outcome.model.empty()) {
     known_models_ = std::move(outcome.known_models);
-    if (outcome.id == kNobody) reloading_.erase(outcome.model);
+    if (outcome.id == kNobody) {
+      reloading_.erase(outcome.model);
+    } else {
+      --loads_;
+    }
   }
   const auto found = questions_.find(outcome.id);
   if (found == questions_.end()) return;  // answered with zeros meanwhile

@@ -54,6 +54,8 @@ struct ZmqServerOptions {
   ModelStoreLimits limits;
   int places = 2;  // frames of a model at a time; 1 to 64
   std::chrono::milliseconds budget{150};
+  size_t frames = 256;  // that wait, also those whose answer has been zeros meanwhile
+  std::chrono::milliseconds loading_time{25'000};  // Frigate gives up after 30 s
   // A line for people; called from several threads, must not throw. Null: nothing is said.
   std::function<void(const std::string& line)> log;
 };

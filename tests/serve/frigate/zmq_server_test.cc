@@ -364,6 +364,65 @@ TEST_F(FrigateZmq, AFrameThatTakesTooLongGetsZeros) {
   } while (answer[0] != rows);
 }
 
+TEST_F(FrigateZmq, FramesThatNobodyLooksAtAreNotKeptWithoutALimit) {
+  WriteTextFile(folder_ / "faults", "out 3 delay 400ms\nout 4 delay 400ms\nout 5 delay 400ms\n");
+  AtollDelegateOptions device = ATOLL_DELEGATE_OPTIONS_INIT;
+  device.device = "emu";
+  const std::string faults = folder_ / "faults";
+  device.faults = faults.c_str();
+  ZmqServerOptions options = Options();
+  options.default_model = ScenesModel();
+  options.places = 1;
+  options.frames = 2;
+  options.budget = std::chrono::milliseconds(10);
+  auto opened = atollpp::Delegate::Open(device);
+  ASSERT_TRUE(static_cast<bool>(opened)) << opened.message();
+  options.device = *opened;
+  auto server = Start(options);
+  ZmqClient client(server->endpoints()[0]);
+  // One at a time, each of which has its zeros after 10 ms: those before it wait nevertheless.
+  for (int i = 0; i < 1000 && server->counts().failed == 0; ++i) {
+    EXPECT_THAT(client.Ask({kSceneHead, PixelsOf(Scene(1))}), SizeIs(1));
+  }
+  EXPECT_EQ(server->counts().failed, 1u);
+  EXPECT_THAT(Lines(), ::testing::Contains(HasSubstr("2 frames wait already")));
+  // When the device goes on, so does the server.
+  EXPECT_TRUE(Eventually([&] {
+    (void)client.Ask({kSceneHead, PixelsOf(Scene(1))});
+    return server->counts().failed + server->counts().late + server->counts().detected > 3;
+  }));
+}
+
+TEST_F(FrigateZmq, ModelsThatTakeTooLongAreNotKeptWithoutALimit) {
+  ZmqServerOptions options = Options();
+  options.loading_time = std::chrono::milliseconds(100);
+  std::timed_mutex loader;  // waits for it when it says what it has loaded
+  const auto log = options.log;
+  options.log = [&](const std::string& line) {
+    if (line.find("for pictures of") != line.npos && loader.try_lock_for(std::chrono::minutes(1))) {
+      loader.unlock();
+    }
+    log(line);
+  };
+  auto server = Start(options);
+  ZmqClient client(server->endpoints()[0]);
+  const std::string file = TextOfFile(ScenesModel());
+  {
+    const std::lock_guard waits(loader);
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_THAT(client.Ask({DataHead("m"), file}), ElementsAre(kNotSaved));
+    }
+    EXPECT_EQ(server->counts().refused, 0u);
+    EXPECT_THAT(client.Ask({DataHead("m"), file}), ElementsAre(kNotSaved));
+    EXPECT_EQ(server->counts().refused, 1u);
+    EXPECT_THAT(Lines(), ElementsAre(HasSubstr("4 models are being loaded already")));
+  }
+  // Those four are loaded nevertheless, and then there is room again.
+  ASSERT_TRUE(Eventually([&] { return server->counts().uploads == 4; }));
+  EXPECT_TRUE(Eventually(
+      [&] { return client.Ask({RequestHead("m")}) == std::vector<std::string>{kYesYes}; }));
+}
+
 TEST_F(FrigateZmq, ClientsThatAreNone) {
   ZmqServerOptions options = Options();
   options.default_model = ScenesModel();
