@@ -53,7 +53,7 @@ bool IsKnown(const std::string& host) {
 std::string Printable(std::string text) {
   text.resize(std::min(text.size(), kDescriptionBytes));
   for (char& c : text) {
-    if (c < ' ' || c == '\x7f') c = '?';
+    if (c < ' ' || c > '~') c = '?';  // whether or not a char has a sign
   }
   return text;
 }

@@ -187,10 +187,15 @@ std::string TopJson(const FleetView& view) {
 }
 
 std::string Printable(const std::string& text) {
-  std::string clean = text;
-  std::replace_if(
-      clean.begin(), clean.end(),
-      [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }, '?');
+  std::string clean;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    // U+0080 to U+009F as UTF-8 has them: terminals obey some of these, too.
+    const bool is_second_set = byte == 0xc2 && next >= 0x80 && next <= 0x9f;
+    clean += byte < ' ' || byte == 0x7f || is_second_set ? '?' : text[i];
+    if (is_second_set) ++i;
+  }
   return clean;
 }
 

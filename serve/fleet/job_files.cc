@@ -59,10 +59,11 @@ Result<std::vector<std::string>> ExpandFiles(const std::vector<std::string>& pat
     }
     std::vector<std::string> inside;
     fs::directory_iterator entries(path, error);
-    if (error) return NotFound("folder '%s': %s", path.c_str(), error.message().c_str());
-    for (const fs::directory_entry& entry : entries) {
-      if (entry.is_regular_file(error)) inside.push_back(entry.path().string());
+    for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+      std::error_code none;  // what cannot be looked at is no file
+      if (entries->is_regular_file(none)) inside.push_back(entries->path().string());
     }
+    if (error) return NotFound("folder '%s': %s", path.c_str(), error.message().c_str());
     std::sort(inside.begin(), inside.end());
     files.insert(files.end(), inside.begin(), inside.end());
   }

@@ -253,7 +253,8 @@ class Server : public InferenceServer {
       }
       versions = std::move(found->second.versions);
       models_.erase(found);
-      unloaded_.insert(model);
+      // Others are forgotten: clients may make up any number of names.
+      if (HasFolder(options_.model_folder, model)) unloaded_.insert(model);
     }
     Retire(versions, /*cancels=*/false);
     return {};
@@ -472,7 +473,7 @@ class Server : public InferenceServer {
   std::mutex load_mutex_;  // one model is loaded at a time
   mutable std::shared_mutex mutex_;
   std::map<std::string, Model, std::less<>> models_;
-  std::set<std::string> unloaded_;
+  std::set<std::string> unloaded_;  // of the folder
 
   std::mutex reaper_mutex_;
   std::condition_variable reaper_wakes_;

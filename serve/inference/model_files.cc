@@ -134,12 +134,21 @@ Result<std::vector<std::string>> ListModels(const std::string& folder) {
     return NotFound("folder of models '%s': %s; give one with NAME/1/model.tflite", folder.c_str(),
                     error.message().c_str());
   }
-  for (const fs::directory_entry& entry : entries) {
-    const std::string name = entry.path().filename().string();
-    if (IsModelName(name) && entry.is_directory(error)) names.push_back(name);
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    std::error_code none;  // what cannot be looked at is no model
+    const std::string name = entries->path().filename().string();
+    if (IsModelName(name) && entries->is_directory(none)) names.push_back(name);
+  }
+  if (error) {
+    return NotFound("folder of models '%s': %s", folder.c_str(), error.message().c_str());
   }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+bool HasFolder(const std::string& folder, const std::string& name) {
+  std::error_code error;
+  return !folder.empty() && IsModelName(name) && fs::is_directory(fs::path(folder) / name, error);
 }
 
 Result<ModelFiles> FindModel(const std::string& folder, const std::string& name, ModelUpload upload,
@@ -169,22 +178,23 @@ Result<ModelFiles> FindModel(const std::string& folder, const std::string& name,
   }
   const fs::path at = fs::path(folder) / name;
   std::error_code error;
-  const bool on_disk = !folder.empty() && fs::is_directory(at, error);
+  const bool on_disk = HasFolder(folder, name);
   if (on_disk) {
     if (!labels) labels = ReadText(at / "labels.txt");
     if (!upload.config) upload.config = ReadText(at / "config.json");
   }
   if (found.versions.empty() && on_disk) {
     fs::directory_iterator entries(at, error);
-    if (error) {
-      return NotFound("model '%s': %s", name.c_str(), error.message().c_str());
-    }
-    for (const fs::directory_entry& entry : entries) {
-      const auto version = ParseVersion(entry.path().filename().string());
-      const fs::path file = entry.path() / kModelFile;
-      if (version && fs::is_regular_file(file, error)) {
+    for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+      std::error_code none;  // what cannot be looked at is no version
+      const auto version = ParseVersion(entries->path().filename().string());
+      const fs::path file = entries->path() / kModelFile;
+      if (version && fs::is_regular_file(file, none)) {
         found.versions.push_back({.version = *version, .path = file.string(), .bytes = nullptr});
       }
+    }
+    if (error) {
+      return NotFound("model '%s': %s", name.c_str(), error.message().c_str());
     }
   }
   if (found.versions.empty()) {

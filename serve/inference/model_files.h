@@ -39,6 +39,8 @@ std::optional<int64_t> ParseVersion(std::string_view text);
 
 // Names of all models in `folder`, in order. kNotFound if it cannot be read.
 atollrt::Result<std::vector<std::string>> ListModels(const std::string& folder);
+// Whether `folder` ("": there is none) has one of that name.
+bool HasFolder(const std::string& folder, const std::string& name);
 
 // The files of `name` in `folder` ("": there is none), with those of `upload` in their place: a
 // model of which one is uploaded has the uploaded versions alone. The newest version is taken, or

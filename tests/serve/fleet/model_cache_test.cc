@@ -8,8 +8,11 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "runtime/base/sha256.h"
+#include "serve/fleet/job_files.h"
+#include "tests/serve/inference/failing_folder.h"
 
 namespace atollserve {
 namespace {
@@ -40,6 +43,20 @@ class ModelCacheTest : public testing::Test {
   const std::string a_ = std::string(400, 'a'), b_ = std::string(400, 'b'),
                     c_ = std::string(400, 'c');
 };
+
+// Jobs of a part of a folder alone would look as if that were all.
+TEST_F(ModelCacheTest, JobsOfAFolderThatCannotBeReadToTheEndAreRefused) {
+  for (const char* const name : {"a", "b"}) Write(folder_ / name, "x");
+  for (int entries = 0; entries < 4; ++entries) {  // "." and ".." among them
+    const FailingFolders fail(entries);
+    const auto files = ExpandFiles({folder_.string()});
+    ASSERT_FALSE(files.ok()) << entries;
+    EXPECT_NE(files.status().message().find("folder '" + folder_.string() + "': "),
+              std::string::npos);
+  }
+  EXPECT_EQ(*ExpandFiles({folder_.string()}),
+            (std::vector<std::string>{folder_ / "a", folder_ / "b"}));
+}
 
 TEST_F(ModelCacheTest, WhatWasNotUsedForLongestGoesFirst) {
   const ModelCache cache((folder_ / "made" / "here").string(), 1000);

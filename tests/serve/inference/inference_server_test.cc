@@ -13,6 +13,7 @@
 
 #include "serve/inference/json_text.h"
 #include "serve/inference/model_files.h"
+#include "tests/serve/inference/failing_folder.h"
 #include "tests/support/model_builder.h"
 
 namespace atollserve {
@@ -291,6 +292,47 @@ TEST(InferenceServer, TakesUploadsAsHostile) {
   // What is there is not lost to a file that is none.
   EXPECT_FALSE(load("four", "1/model.tflite", "nonsense").ok());
   EXPECT_TRUE(server->ModelReady("four", ""));
+}
+
+TEST(InferenceServer, RemembersUnloadedModelsOfTheFolderAlone) {
+  const Folder folder;
+  const std::string simple = ReadFile(kSimple);
+  folder.Put("mine/1/model.tflite", simple);
+  InferenceServerOptions options;
+  options.control = ModelControl::kExplicit;
+  options.model_folder = folder.path();
+  const auto server = Serve(std::move(options));
+  ModelUpload upload;
+  upload.files["1/model.tflite"] = simple;
+  EXPECT_TRUE(server->Load("theirs", std::move(upload)).ok());
+  EXPECT_TRUE(server->Unload("theirs").ok());
+  EXPECT_TRUE(server->Unload("mine").ok());
+  folder.Put("theirs/1/model.tflite", simple);
+  std::map<std::string, std::string> reasons;
+  for (const ModelEntry& entry : server->Index()) reasons[entry.name] = entry.reason;
+  EXPECT_EQ(reasons["mine"], "unloaded");
+  EXPECT_EQ(reasons["theirs"], "not loaded");
+}
+
+TEST(ModelFiles, AFolderThatCannotBeReadToTheEndIsAnError) {
+  const Folder folder;
+  for (const char* const name : {"a/1/model.tflite", "a/2/model.tflite", "b/1/model.tflite"}) {
+    folder.Put(name, "x");
+  }
+  for (int entries = 0; entries < 4; ++entries) {  // "." and ".." among them
+    const FailingFolders fail(entries);
+    const auto names = ListModels(folder.path());
+    ASSERT_FALSE(names.ok()) << entries;
+    EXPECT_THAT(names.status().message(), HasSubstr("folder of models '" + folder.path() + "': "));
+  }
+  for (int entries = 0; entries < 4; ++entries) {
+    const FailingFolders fail(entries);
+    const auto files = FindModel(folder.path(), "a", {}, {});
+    ASSERT_FALSE(files.ok()) << entries;
+    EXPECT_THAT(files.status().message(), HasSubstr("model 'a': "));
+  }
+  EXPECT_THAT(*ListModels(folder.path()), ElementsAre("a", "b"));
+  EXPECT_TRUE(FindModel(folder.path(), "a", {}, {}).ok());
 }
 
 TEST(InferenceServer, ReloadsWithoutAFailedRequest) {
