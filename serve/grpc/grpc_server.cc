@@ -507,10 +507,12 @@ class Server final : public GrpcServer {
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1'000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 300'000);
     builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
     builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 2);
     grpc::ResourceQuota quota("atoll");
     quota.SetMaxThreads(64);
+    quota.Resize(std::max(options.buffered_bytes, 2 * options.message_bytes));
     builder.SetResourceQuota(quota);
     server_ = builder.BuildAndStart();
     const bool is_unix = options.listen.starts_with("unix:");

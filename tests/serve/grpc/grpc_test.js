@@ -8,6 +8,7 @@ const assert = require('assert');
 const { execFileSync, spawn } = require('child_process');
 const crypto = require('crypto');
 const fs = require('fs');
+const http2 = require('http2');
 const os = require('os');
 const path = require('path');
 
@@ -312,6 +313,51 @@ async function othersNeedATokenAndTls() {
   assert.strictEqual(code, grpc.status.UNAUTHENTICATED);
 }
 
+// gRPC reads a message before it can be asked for the token: all of them have room for so much.
+async function strangersTakeNoMemoryWithoutALimit() {
+  fs.writeFileSync(path.join(folder, 'token'), 'a-token-of-24-characters\n');
+  const server = await start(['--model', `fashion=${FASHION}`, '--token-file', path.join(folder, 'token')]);
+  const metadata = new grpc.Metadata();
+  metadata.set('authorization', 'Bearer a-token-of-24-characters');
+  const client = new Client(server.address);
+  const call = (method, request) => client.call(method, request, { deadline: Date.now() + 60000 }, metadata);
+  await call('ModelMetadata', { name: 'fashion' });
+  const peak = () => parseInt(fs.readFileSync(`/proc/${server.pid}/status`, 'utf8').match(/VmHWM:\s+(\d+)/)[1], 10) / 1024;
+  const before = peak();
+  const head = Buffer.from([0, 4, 0, 0, 0]);  // 64 MiB will come
+  const part = Buffer.alloc(60 << 20);
+  const strangers = Array.from({ length: 12 }, () => {
+    const session = http2.connect(`http://${server.address}`);
+    session.on('error', () => {});
+    const stream = session.request({ ':method': 'POST', ':path': '/inference.GRPCInferenceService/ModelInfer',
+                                     'content-type': 'application/grpc', te: 'trailers' });
+    stream.on('error', () => {});
+    stream.write(head);
+    stream.write(part);
+    return session;
+  });
+  // While they send, others may be refused, too; then these wait, and the others are served.
+  let latest = -1;
+  for (let now = peak(); now > latest + 1 || now < before + 64; now = peak()) {
+    latest = now;
+    await new Promise((resolve) => setTimeout(resolve, 500));
+  }
+  const request = { model_name: 'fashion', raw_input_contents: [Buffer.alloc(784)],
+                    inputs: [{ name: 'image', datatype: 'INT8', shape: [1, 28, 28, 1] }] };
+  for (let good = 0, bad = 0; good < 10;) {
+    try {
+      await call('ModelInfer', request);
+      ++good;
+    } catch (error) {
+      assert.strictEqual(error.code, grpc.status.RESOURCE_EXHAUSTED, error.message);
+      assert(++bad < 100, 'nobody is served');
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  }
+  assert(peak() < before + 400, `${before} MiB, then ${peak()} MiB`);
+  for (const session of strangers) session.destroy();
+}
+
 async function main() {
   const words = ['--model', `fashion=${FASHION}`, '--max-body', `${8 << 20}`,
                  '--max-model-bytes', `${8 << 20}`];
@@ -330,6 +376,7 @@ async function main() {
   await sharedMemoryIsOnlyReadForTensors();
   await modelsComeAndGo();
   await othersNeedATokenAndTls();
+  await strangersTakeNoMemoryWithoutALimit();
   console.log(`all is as it should be, with ${1 + found.length} models`);
 }
 
