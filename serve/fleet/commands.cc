@@ -316,27 +316,29 @@ Result<size_t> CountMissing(const ObjectStore& there, const ObjectStore& here) {
   return missing;
 }
 
-// Waits until a mirror has everything, and makes it anew if it lacks something that its server says
-// it has: that of NATS 2.9.10 loses a message now and then. How many files are yet to come.
+// Waits until a mirror has everything, and makes it anew if it lacks something and nothing comes
+// any more: that of NATS 2.9.10 leaves out a message now and then, or stands still. How many files
+// are yet to come.
 Result<size_t> AwaitMirror(const FleetStreams& streams, const ObjectStore& there,
                            const ObjectStore& here, const std::string& from) {
-  constexpr auto kPause = std::chrono::milliseconds(500);
-  constexpr int kMostRemakes = 3;
-  const auto until = std::chrono::steady_clock::now() + kPatience;
-  int caught_up = 0;  // times that it said so and lacked something, one after the other
-  for (int remakes = 0;;) {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kPause = std::chrono::milliseconds(300);
+  constexpr auto kStandstill = std::chrono::seconds(3);
+  const auto until = Clock::now() + kPatience;
+  uint64_t last = 0;
+  for (auto moved = Clock::now();;) {
     ATOLL_ASSIGN_OR_RETURN(const size_t missing,
                            TryFor(kPatience, [&] { return CountMissing(there, here); }));
-    if (missing == 0) return missing;
-    ATOLL_ASSIGN_OR_RETURN(const bool is_caught_up, streams.MirrorIsCaughtUp());
-    caught_up = is_caught_up ? caught_up + 1 : 0;
-    if (caught_up > 3 && remakes < kMostRemakes) {
-      ++remakes;
-      caught_up = 0;
+    if (missing == 0 || Clock::now() > until) return missing;
+    ATOLL_ASSIGN_OR_RETURN(const uint64_t now,
+                           TryFor(kPatience, [&] { return streams.LastModelSequence(); }));
+    if (now != last) {
+      last = now;
+      moved = Clock::now();
+    } else if (Clock::now() - moved > kStandstill) {
       ATOLL_RETURN_IF_ERROR(
           TryFor(kPatience, [&] { return streams.MirrorModels(from, /*anew=*/true); }));
-    } else if (std::chrono::steady_clock::now() > until) {
-      return missing;
+      moved = Clock::now();
     }
     std::this_thread::sleep_for(kPause);
   }

@@ -145,10 +145,9 @@ Status FleetStreams::CheckHasOwnModels() const {
       from == nullptr || from->APIPrefix == nullptr ? "another stream" : from->APIPrefix);
 }
 
-Result<bool> FleetStreams::MirrorIsCaughtUp() const {
+Result<uint64_t> FleetStreams::LastModelSequence() const {
   ATOLL_ASSIGN_OR_RETURN(const NatsPtr<jsStreamInfo> info, ModelStream());
-  return info != nullptr && info->Mirror != nullptr && info->Mirror->Lag == 0 &&
-         info->Mirror->Active >= 0;
+  return info == nullptr ? 0 : info->State.LastSeq;
 }
 
 Status FleetStreams::MirrorModels(const std::string& domain, bool anew) const {

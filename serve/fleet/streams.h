@@ -47,8 +47,8 @@ class FleetStreams {
   // nothing; kInvalidArgument of one that has models of its own. One that is a mirror already is
   // left as it is, or made `anew`.
   atollrt::Status MirrorModels(const std::string& domain, bool anew) const;
-  // Whether the server of the mirror says that it has all there is.
-  atollrt::Result<bool> MirrorIsCaughtUp() const;
+  // The sequence of the last message in the bucket of models.
+  atollrt::Result<uint64_t> LastModelSequence() const;
   // kInvalidArgument, with where it is, if models are stored in another domain than this one.
   atollrt::Status CheckHasOwnModels() const;
 

@@ -1078,7 +1078,10 @@ class Sites(FleetTest):
         def key(path):
             return base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).decode()
         def mend():
-            self.succeed("models", "mirror", "--nats", at_site, "--from", "hub")
+            def is_whole():
+                done = self.succeed("models", "mirror", "--nats", at_site, "--from", "hub")
+                return "yet to come" not in done.stderr
+            eventually(is_whole, "everything is there")
 
         def arrives(model, name):
             """By itself, or else, for what the server has left out, once it is asked for again."""
