@@ -291,6 +291,9 @@ int64_t KeptWeightBytes(const Graph& graph, const Node& node) {
     case OpType::kTRANSPOSE_CONV: {
       const ConvShape shape = FilterShape(graph, node);
       const bool is_byte = IsByteType(graph.Input(node, 2)->type);
+      const int64_t phases = int64_t{std::min(shape.stride_h, shape.output_h)} *
+                             std::min(shape.stride_w, shape.output_w);
+      if (phases > int64_t{kMaxTransposePhases}) return 0;  // plain loops, or refused
       if (is_byte && !SplitsWell(shape)) return 0;
       const int64_t taps = int64_t{shape.kernel_h} * shape.kernel_w;
       const int64_t of_tap = graph.Input(node, 1)->byte_size() / std::max<int64_t>(taps, 1);
@@ -301,7 +304,8 @@ int64_t KeptWeightBytes(const Graph& graph, const Node& node) {
     case OpType::kFULLY_CONNECTED: {
       bytes = graph.Input(node, 1)->byte_size();
       const ConvShape shape = FilterShape(graph, node);
-      if (!IsByteType(graph.Input(node, 0)->type) || shape.output_c <= 0) return bytes;
+      if (!IsByteType(graph.Input(node, 0)->type)) return bytes;
+      if (shape.output_c < 1 || shape.groups < 1) return bytes;  // of nothing
       if (shape.groups > kMostGroups) return 0;
       const int64_t of_group = shape.output_c / shape.groups;
       const int64_t padded = (of_group + kPanelColumns - 1) / kPanelColumns * kPanelColumns;

@@ -367,6 +367,7 @@ class Recordings(CommandTest):
         victim = self.file("victim.txt", b"precious")
         for words in (("compile", FASHION_MODEL, "--output", victim), ("broker",), ("serve",),
                       ("replay", self.recorded), ("import", "x.onnx"), ("--version",),
+                      ("--device",), ("--device=emu", "--record", "x"),
                       ("camera", FASHION_MODEL, "--source", "http://127.0.0.1:9/x"),
                       ("camera", FASHION_MODEL, "--mqtt=mqtt://127.0.0.1:9/x")):
             result = run("replay", self.with_words(*words))

@@ -283,16 +283,15 @@ void Withhold(const std::string& recording, std::vector<std::string>* words) {
          "'{}' is not replayed: {}; give the command line yourself, with --device replay:{}",
          recording, why, recording);
   };
-  if (std::ranges::find(kReplayed, words->front()) == std::end(kReplayed)) {
+  const std::string subcommand = words->empty() ? "" : words->front();
+  if (std::ranges::find(kReplayed, subcommand) == std::end(kReplayed)) {
     refuse(
         fmt::format("the command line in it is of 'atoll {}', which is no subcommand that "
                     "models are recorded with",
-                    Printable(words->front())));
+                    Printable(subcommand)));
   }
   for (const std::string& word : *words) {
-    if (word.find("://") != word.npos) {
-      refuse(fmt::format("the command line in it has an address ('{}')", Printable(word)));
-    }
+    if (word.find("://") != word.npos) refuse("the command line in it has an address");
   }
   std::string left_out;
   for (const Withheld& withheld : kWithheld) {
