@@ -141,6 +141,17 @@ class FrigateZmq : public ::testing::Test {
     };
     return options;
   }
+  // The emulator, with what goes wrong (docs/faults.md).
+  atollpp::Delegate FaultyDevice(const std::string& faults) const {
+    const std::string file = folder_ / "faults";
+    WriteTextFile(file, faults);
+    AtollDelegateOptions device = ATOLL_DELEGATE_OPTIONS_INIT;
+    device.device = "emu";
+    device.faults = file.c_str();
+    auto opened = atollpp::Delegate::Open(device);
+    EXPECT_TRUE(static_cast<bool>(opened)) << opened.message();
+    return *opened;
+  }
   std::unique_ptr<ZmqServer> Start(ZmqServerOptions options) {
     auto server = ZmqServer::Start(std::move(options));
     EXPECT_TRUE(server.ok()) << server.status().message();
@@ -333,18 +344,12 @@ TEST_F(FrigateZmq, EachClientHasTheModelThatItAskedFor) {
 
 TEST_F(FrigateZmq, AFrameThatTakesTooLongGetsZeros) {
   // The answer to one of the first inferences is late; what is behind it waits for a place.
-  WriteTextFile(folder_ / "faults", "out 3 delay 800ms\n");
-  AtollDelegateOptions device = ATOLL_DELEGATE_OPTIONS_INIT;
-  device.device = "emu";
-  const std::string faults = folder_ / "faults";
-  device.faults = faults.c_str();
+  const std::string faults = "out 3 delay 800ms\n";
   ZmqServerOptions options = Options();
   options.default_model = ScenesModel();
   options.places = 1;
   options.budget = std::chrono::milliseconds(100);
-  auto opened = atollpp::Delegate::Open(device);
-  ASSERT_TRUE(static_cast<bool>(opened)) << opened.message();
-  options.device = *opened;
+  options.device = FaultyDevice(faults);
   auto server = Start(options);
   ZmqClient client(server->endpoints()[0]);
   const auto start = std::chrono::steady_clock::now();
@@ -365,19 +370,13 @@ TEST_F(FrigateZmq, AFrameThatTakesTooLongGetsZeros) {
 }
 
 TEST_F(FrigateZmq, FramesThatNobodyLooksAtAreNotKeptWithoutALimit) {
-  WriteTextFile(folder_ / "faults", "out 3 delay 400ms\nout 4 delay 400ms\nout 5 delay 400ms\n");
-  AtollDelegateOptions device = ATOLL_DELEGATE_OPTIONS_INIT;
-  device.device = "emu";
-  const std::string faults = folder_ / "faults";
-  device.faults = faults.c_str();
+  const std::string faults = "out 3 delay 400ms\nout 4 delay 400ms\nout 5 delay 400ms\n";
   ZmqServerOptions options = Options();
   options.default_model = ScenesModel();
   options.places = 1;
   options.frames = 2;
   options.budget = std::chrono::milliseconds(10);
-  auto opened = atollpp::Delegate::Open(device);
-  ASSERT_TRUE(static_cast<bool>(opened)) << opened.message();
-  options.device = *opened;
+  options.device = FaultyDevice(faults);
   auto server = Start(options);
   ZmqClient client(server->endpoints()[0]);
   // One at a time, each of which has its zeros after 10 ms: those before it wait nevertheless.
