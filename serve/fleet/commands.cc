@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "atoll/runtime.h"
+#include "runtime/base/printable.h"
 #include "serve/fleet/compiled_forms.h"
 #include "serve/fleet/fleet_view.h"
 #include "serve/fleet/fleet_worker.h"
@@ -28,6 +29,7 @@
 namespace atollserve {
 namespace {
 
+using atollrt::Printable;
 using atollrt::Result;
 using atollrt::Status;
 using atollrt::StatusCode;

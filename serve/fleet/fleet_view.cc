@@ -7,11 +7,13 @@
 #include <cstdio>
 #include <utility>
 
+#include "runtime/base/printable.h"
 #include "serve/inference/json_text.h"
 
 namespace atollserve {
 namespace {
 
+using atollrt::Printable;
 using Json = nlohmann::json;
 
 // As std::printf.
@@ -184,19 +186,6 @@ std::string TopJson(const FleetView& view) {
                    {"command", "fleet top"},
                    {"workers", std::move(workers)},
                    {"waiting", view.waiting()}});
-}
-
-std::string Printable(const std::string& text) {
-  std::string clean;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
-    // U+0080 to U+009F as UTF-8 has them: terminals obey some of these, too.
-    const bool is_second_set = byte == 0xc2 && next >= 0x80 && next <= 0x9f;
-    clean += byte < ' ' || byte == 0x7f || is_second_set ? '?' : text[i];
-    if (is_second_set) ++i;
-  }
-  return clean;
 }
 
 }  // namespace atollserve

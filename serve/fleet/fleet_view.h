@@ -45,7 +45,4 @@ std::string StatusTable(const std::vector<WorkerRecord>& workers,
 std::string TopTable(const FleetView& view);
 std::string TopJson(const FleetView& view);
 
-// What others said, without what a terminal would do.
-std::string Printable(const std::string& text);
-
 }  // namespace atollserve

@@ -11,8 +11,8 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/base/printable.h"
 #include "serve/fleet/commands.h"
-#include "serve/fleet/fleet_view.h"
 #include "serve/fleet/frame_client.h"
 #include "serve/fleet/job_files.h"
 #include "serve/inference/json_text.h"
@@ -20,6 +20,7 @@
 namespace atollserve {
 namespace {
 
+using atollrt::Printable;
 using atollrt::Result;
 using atollrt::Status;
 using Json = nlohmann::json;

@@ -67,6 +67,7 @@ class UploadReader {
     if (in_parameters_ || depth_ == 0 || IsParameters()) {
       if (in_parameters_ || !is_object) return OnOther();
       in_parameters_ = depth_ == 1;
+      if (in_parameters_) upload_ = ModelUpload();  // of members of one name the last one counts
     }
     if (++depth_ <= kMaxJsonDepth) return true;
     return Fail(Format("the request's JSON is nested more than %d deep", kMaxJsonDepth));

@@ -3,14 +3,20 @@
 // Any bytes as the body of a request for an inference: a byte that says which model and which value
 // of Inference-Header-Content-Length, two bytes for that value, the body. What is taken has bytes
 // that lie inside the body or are its own, and an answer to it is JSON with the bytes behind it.
+// Or, as the byte says, as the body of a request to load a model: what is taken is what a parser
+// that keeps all of the JSON finds there.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "atoll/check.h"
+#include "serve/access/access.h"
 #include "serve/inference/json_text.h"
 #include "serve/oip/infer_body.h"
+#include "serve/oip/upload_json.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/support/allocation_meter.h"
 
@@ -76,10 +82,42 @@ void Check(const std::shared_ptr<const std::string>& body, const InferBody& requ
   ATOLL_CHECK(json.ok() && json->is_object());
 }
 
+void CheckUpload(std::string_view body) {
+  std::optional<ModelUpload> upload;
+  {
+    const atollrt::MemoryLimit limit(atollrt::ProportionalBytes(body.size()));
+    auto read = ReadUpload(body);
+    ATOLL_CHECK(read.ok() || !read.status().message().empty());
+    if (!read.ok()) return;
+    upload = *std::move(read);
+  }
+  const auto json = ParseJson(body);
+  ATOLL_CHECK(json.ok() && json->is_object());
+  size_t members = upload->files.size() + (upload->config ? 1 : 0);
+  const auto parameters = json->find("parameters");
+  if (parameters != json->end()) {
+    ATOLL_CHECK(parameters->size() == members);
+    for (const auto& [name, value] : parameters->items()) {
+      const auto& text = value.get_ref<const std::string&>();
+      if (name == "config") {
+        ATOLL_CHECK(upload->config == text);
+      } else {
+        ATOLL_CHECK(upload->files.at(name.substr(5)) == *DecodeBase64(text));  // behind "file:"
+      }
+      --members;
+    }
+  }
+  ATOLL_CHECK(members == 0);
+}
+
 }  // namespace
 
 ATOLL_FUZZ_TARGET(oip) {
   if (size < 3) return 0;
+  if ((data[0] & 8) != 0) {
+    CheckUpload({reinterpret_cast<const char*>(data) + 3, size - 3});
+    return 0;
+  }
   static const ModelInfo models[] = {MakeModel(false), MakeModel(true)};
   const ModelInfo& model = models[data[0] & 1];
   const unsigned number = data[1] | data[2] << 8;

@@ -74,14 +74,6 @@ void AnnounceOutput(const char* what, const std::string& path) {
   if (!path.empty()) fmt::print(stderr, "atoll: {} are in '{}'\n", what, Printable(path));
 }
 
-std::string Printable(std::string_view text) {
-  std::string printable(text);
-  for (char& c : printable) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return printable;
-}
-
 std::vector<int32_t> ShapeOf(const AtollTensor* tensor) {
   std::vector<int32_t> shape;
   for (int32_t i = 0; i < AtollTensorNumDims(tensor); ++i) {

@@ -12,10 +12,12 @@
 #include <vector>
 
 #include "atoll/runtime.h"
+#include "runtime/base/printable.h"
 #include "tools/atoll/session.h"
 
 namespace atollcmd {
 
+using atollrt::Printable;
 using Json = nlohmann::ordered_json;
 
 // {"schema": 1, "command": `command`, "atoll": version}
@@ -43,10 +45,6 @@ void Print(bool json, MakeReport report, MakeText text) {
 
 // Says on stderr where something was written; nothing of an empty `path`.
 void AnnounceOutput(const char* what, const std::string& path);
-
-// Text from a file (a tensor's name, a label) made fit for one line of a terminal: control
-// characters become '?'.
-std::string Printable(std::string_view text);
 
 std::vector<int32_t> ShapeOf(const AtollTensor* tensor);
 std::string ShapeText(const AtollTensor* tensor);  // "[1,224,224,3]"

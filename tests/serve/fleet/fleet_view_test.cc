@@ -123,17 +123,6 @@ TEST(FleetView, TablesTakeWhateverWorkersSay) {
   EXPECT_EQ((*json)["waiting"]["m\r"], kMost);
 }
 
-TEST(FleetView, NothingThatATerminalObeysIsPrinted) {
-  EXPECT_EQ(Printable("a\x1b[2J\x7f\n"), "a?[2J??");
-  // U+0080, U+009B, which is ESC and [ in one, and U+009F.
-  EXPECT_EQ(Printable("\xc2\x80\xc2\x9b"
-                      "2J\xc2\x9f"),
-            "??2J?");
-  for (const char* const text : {"plain", "\xc2\xa0", "\xc3\x9b", "\xe2\x82\xac", "\xc2", ""}) {
-    EXPECT_EQ(Printable(text), text);
-  }
-}
-
 TEST(FleetView, TheReportHasNothingThatIsNotKnown) {
   FleetView view;
   view.Look({RecordOf("a", 1000, 0, 0)}, {});

