@@ -10,7 +10,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <span>
 #include <string_view>
 #include <thread>
@@ -27,10 +26,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMaxClients = 1024;  // whose models are remembered; the oldest are forgotten
-constexpr size_t kMaxLoads = 4;       // models that wait or are loaded for clients
-constexpr size_t kMaxParts = 8;       // of a message; Frigate's have 2, and the envelope 2
-constexpr int kMessagesAtOnce = 32;   // of a socket, before others have their turn
+constexpr size_t kMaxClients = 1024;    // whose models are remembered; the oldest are forgotten
+constexpr size_t kMaxLoads = 4;         // files and names that wait or are loaded for clients
+constexpr size_t kMaxQuestions = 4096;  // about models
+constexpr size_t kMaxParts = 8;         // of a message; Frigate's have 2, and the envelope 2
+constexpr int kMessagesAtOnce = 32;     // of a socket, before others have their turn
 
 // Names that clients have made up, for a line of a log.
 std::string Printable(std::string_view text) {
@@ -97,7 +97,7 @@ struct FrameWork {
 };
 
 struct ModelWork {
-  uint64_t id = kNobody;
+  uint64_t id = kNobody;  // of kRequest: whoever asked for the name waits
   ModelHead::Kind kind = ModelHead::Kind::kRequest;
   std::string name;
   Message file;  // of kData
@@ -120,6 +120,7 @@ class Server : public ZmqServer {
     Asker asker;
     std::optional<ModelHead::Kind> model;  // nullopt: a frame
     Clock::time_point deadline;
+    std::string name = {};  // of the model
   };
   // What a worker, or the loader, has for one.
   struct Outcome {
@@ -142,12 +143,13 @@ class Server : public ZmqServer {
   void TakeFrame(const Asker& asker, const FrameHead& head, Message values);
   std::shared_ptr<ObjectDetector> DetectorFor(Client* client, bool* unknown);
   void Finish(Outcome outcome);
+  void Answer(const Question& question, const Outcome& outcome);
   void AnswerLate();
   void AnswerModel(const Question& question, const Status& status);
   void AnswerRows(const Asker& asker, const DetectionRows& rows);
   void AnswerZeros(const Asker& asker, std::atomic<uint64_t>* count);
   void Send(const Asker& asker, std::initializer_list<std::string_view> parts);
-  void Reload(const std::string& name);
+  void LoadByName(const std::string& name, bool for_client);
   Client& ClientOf(const Asker& asker);
   uint64_t Ask(Question question);
 
@@ -176,9 +178,10 @@ class Server : public ZmqServer {
   std::map<Asker, Client> clients_;
   std::map<uint64_t, Question> questions_;
   std::vector<std::string> known_models_;
-  std::set<std::string> reloading_;
-  // Models of clients that models_ has, or the loader: also those whose question was answered when
-  // that took too long.
+  // Names that models_ has, or the loader, and whether a client was the first to ask. Clients that
+  // give up and ask again, as Frigate's do after 200 ms, wait for the same.
+  std::map<std::string, bool> loading_;
+  // Those and files of clients: also those whose question was answered when that took too long.
   size_t loads_ = 0;
   uint64_t latest_id_ = kNobody;
   uint64_t uses_ = 0;
@@ -267,7 +270,7 @@ Status Server::Open() {
   }
   // Those that were in use before, the latest one last, so that it is the last to go.
   for (size_t i = std::min(known_models_.size(), LoadedModels::kMost); i-- > 0;)
-    Reload(known_models_[i]);
+    LoadByName(known_models_[i], /*for_client=*/false);
   threads_.emplace_back([this] { Serve(); });
   threads_.emplace_back([this] { LoadModels(); });
   for (int i = 0; i < options_.places; ++i) threads_.emplace_back([this] { Detect(); });
@@ -379,7 +382,7 @@ void Server::TakeBody(const Asker& asker, std::span<Message> body) {
 
 void Server::TakeModel(const Asker& asker, const ModelHead& head, std::span<Message> body) {
   const size_t parts = head.kind == ModelHead::Kind::kData ? 2 : 1;
-  Question question{asker, head.kind, Clock::now() + options_.loading_time};
+  Question question{asker, head.kind, Clock::now() + options_.loading_time, head.name};
   const auto refuse = [&](const Status& status) {
     if (head.kind == ModelHead::Kind::kData) ++counts_.refused;
     Complain(Reason::kModelRefused, status.message());
@@ -398,17 +401,19 @@ void Server::TakeModel(const Asker& asker, const ModelHead& head, std::span<Mess
                          "model '" + Printable(head.name) +
                              "' is not the one that is served, and there is no folder for others"));
   }
-  if (loads_ >= kMaxLoads) {
+  const bool is_file = head.kind == ModelHead::Kind::kData;
+  if (loads_ >= kMaxLoads && (is_file || !loading_.contains(head.name))) {
     return refuse(Status(StatusCode::kResourceExhausted,
                          Format("%zu models are being loaded already", kMaxLoads)));
   }
-  ModelWork work;
-  work.kind = head.kind;
-  work.name = head.name;
-  if (parts == 2) work.file = std::move(body[1]);
-  work.id = Ask(std::move(question));
+  if (questions_.size() >= kMaxQuestions) {
+    return refuse(Status(StatusCode::kResourceExhausted,
+                         Format("%zu clients wait for models already", kMaxQuestions)));
+  }
+  const uint64_t id = Ask(std::move(question));
+  if (!is_file) return LoadByName(head.name, /*for_client=*/true);
   ++loads_;
-  models_.Push(std::move(work));
+  models_.Push({id, head.kind, head.name, std::move(body[1])});
 }
 
 void Server::TakeFrame(const Asker& asker, const FrameHead& head, Message values) {
@@ -456,15 +461,14 @@ std::shared_ptr<ObjectDetector> Server::DetectorFor(Client* client, bool* unknow
   }
   std::shared_ptr<ObjectDetector> detector = loaded_.Find(client->model);
   // It gave way to others, or has not been loaded yet after a restart.
-  if (detector == nullptr) Reload(client->model);
+  if (detector == nullptr) LoadByName(client->model, /*for_client=*/false);
   return detector;
 }
 
-void Server::Reload(const std::string& name) {
-  if (!reloading_.insert(name).second) return;
-  ModelWork work;
-  work.name = name;
-  models_.Push(std::move(work));
+void Server::LoadByName(const std::string& name, bool for_client) {
+  if (!loading_.emplace(name, for_client).second) return;
+  if (for_client) ++loads_;
+  models_.Push({kNobody, ModelHead::Kind::kRequest, name, {}});
 }
 
 uint64_t Server::Ask(Question question) {
@@ -495,15 +499,23 @@ void Server::Finish(Outcome outcome) {
   if (!outcome.model.empty()) {
     known_models_ = std::move(outcome.known_models);
     if (outcome.id == kNobody) {
-      reloading_.erase(outcome.model);
-    } else {
-      --loads_;
+      if (loading_.extract(outcome.model).mapped()) --loads_;
+      for (auto next = questions_.begin(); next != questions_.end();) {
+        const auto asked = next++;
+        if (asked->second.model != ModelHead::Kind::kRequest) continue;
+        if (asked->second.name == outcome.model) {
+          Answer(questions_.extract(asked).mapped(), outcome);
+        }
+      }
+      return;
     }
+    --loads_;
   }
-  const auto found = questions_.find(outcome.id);
-  if (found == questions_.end()) return;  // answered with zeros meanwhile
-  const Question question = std::move(found->second);
-  questions_.erase(found);
+  auto question = questions_.extract(outcome.id);
+  if (!question.empty()) Answer(question.mapped(), outcome);  // if that was not too late
+}
+
+void Server::Answer(const Question& question, const Outcome& outcome) {
   Client& client = ClientOf(question.asker);
   client.waits = false;
   if (question.model) {

@@ -13,6 +13,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -420,6 +421,44 @@ TEST_F(FrigateZmq, ModelsThatTakeTooLongAreNotKeptWithoutALimit) {
   ASSERT_TRUE(Eventually([&] { return server->counts().uploads == 4; }));
   EXPECT_TRUE(Eventually(
       [&] { return client.Ask({RequestHead("m")}) == std::vector<std::string>{kYesYes}; }));
+}
+
+// Frigate's detectors give up after 200 ms, connect again and ask again.
+TEST_F(FrigateZmq, WhoeverAsksForAModelWaitsForTheSameLoading) {
+  const std::string file = TextOfFile(ScenesModel());
+  {
+    auto server = Start(Options());
+    ZmqClient client(server->endpoints()[0]);
+    ASSERT_THAT(client.Ask({DataHead("m"), file}), ElementsAre(kSaved));
+  }
+  lines_.clear();
+  ZmqServerOptions options = Options();
+  std::timed_mutex loader;  // waits for it when it says what it has loaded
+  const auto log = options.log;
+  options.log = [&](const std::string& line) {
+    if (line.find("for pictures of") != line.npos && loader.try_lock_for(std::chrono::minutes(1))) {
+      loader.unlock();
+    }
+    log(line);
+  };
+  std::unique_ptr<ZmqServer> server;
+  std::deque<ZmqClient> clients;
+  {
+    const std::lock_guard waits(loader);
+    server = Start(options);
+    for (int i = 0; i < 12; ++i) {
+      clients.emplace_back(server->endpoints()[0]).Send({RequestHead("m")});
+    }
+    // Names that nobody has are looked for, four at a time.
+    for (const char* const name : {"a", "b", "c", "d", "e"}) {
+      clients.emplace_back(server->endpoints()[0]).Send({RequestHead(name)});
+    }
+    EXPECT_TRUE(Eventually([&] { return !Lines().empty(); }));
+    EXPECT_THAT(Lines(), ElementsAre(HasSubstr("4 models are being loaded already")));
+  }
+  for (size_t i = 0; i < clients.size(); ++i) {
+    EXPECT_THAT(clients[i].Receive(), ElementsAre(i < 12 ? kYesYes : kNoNo)) << i;
+  }
 }
 
 TEST_F(FrigateZmq, ClientsThatAreNone) {
