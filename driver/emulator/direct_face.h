@@ -48,8 +48,8 @@ struct DirectHost {
   WorkLimits limits = {};
   // Instructions in progress end early when it says so.
   StopSignal stop = {};
-  HostScratch scratch = {};
-  HostScratch cells = {};  // of slices
+  HostScratch scratch{memory->size()};
+  HostScratch cells{memory->size()};  // of slices
   PairFn combine_pairs = ChoosePairs(features);
 };
 

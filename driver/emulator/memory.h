@@ -128,14 +128,18 @@ class ByteQueue final : public ByteSource, public ByteSink {
 };
 
 // Host memory that instructions borrow while they run. It grows to the most that one has asked for,
-// so steady inferences allocate nothing, and there is a bound to what a program can make us take:
-// whoever is refused runs as plain loops, which need none.
+// so steady inferences allocate nothing, and there is a bound to what a program can make us take,
+// which a small device has less of: whoever is refused runs as plain loops, which need none.
 class HostScratch {
  public:
+  explicit HostScratch(uint64_t device_memory_bytes)
+      : limit_(static_cast<size_t>(std::clamp<uint64_t>(device_memory_bytes, kFloor / kBytesPerByte,
+                                                        kMost / kBytesPerByte)) *
+               kBytesPerByte) {}
+
   // Whether data() has, from now on, at least `size_bytes`. What was in it may be lost.
   bool Reserve(size_t size_bytes) {
-    constexpr size_t kMax = 64 << 20;
-    if (size_bytes > buffer_.size() && size_bytes <= kMax) {
+    if (size_bytes > buffer_.size() && size_bytes <= limit_) {
       buffer_ = Buffer();
       if (auto grown = Buffer::Allocate(size_bytes); grown.ok()) buffer_ = *std::move(grown);
     }
@@ -145,6 +149,11 @@ class HostScratch {
   uint8_t* data() { return buffer_.data(); }  // aligned to Buffer::kAlignment
 
  private:
+  static constexpr size_t kFloor = 4 << 20;
+  static constexpr size_t kMost = 64 << 20;
+  static constexpr size_t kBytesPerByte = 8;  // of the device's memory
+
+  size_t limit_;
   Buffer buffer_;
 };
 
