@@ -132,10 +132,10 @@ class ByteQueue final : public ByteSource, public ByteSink {
 // which a small device has less of: whoever is refused runs as plain loops, which need none.
 class HostScratch {
  public:
+  // Of a device with so much on-chip memory, at most 4 GiB: it takes eight times that of the
+  // host at most, within 4 and 64 MiB.
   explicit HostScratch(uint64_t device_memory_bytes)
-      : limit_(static_cast<size_t>(std::clamp<uint64_t>(device_memory_bytes, kFloor / kBytesPerByte,
-                                                        kMost / kBytesPerByte)) *
-               kBytesPerByte) {}
+      : limit_(std::clamp<uint64_t>(8 * device_memory_bytes, 4 << 20, 64 << 20)) {}
 
   // Whether data() has, from now on, at least `size_bytes`. What was in it may be lost.
   bool Reserve(size_t size_bytes) {
@@ -149,10 +149,6 @@ class HostScratch {
   uint8_t* data() { return buffer_.data(); }  // aligned to Buffer::kAlignment
 
  private:
-  static constexpr size_t kFloor = 4 << 20;
-  static constexpr size_t kMost = 64 << 20;
-  static constexpr size_t kBytesPerByte = 8;  // of the device's memory
-
   size_t limit_;
   Buffer buffer_;
 };

@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxClients = 1024;    // whose models are remembered; the oldest are forgotten
 constexpr size_t kMaxLoads = 4;         // files and names that wait or are loaded for clients
-constexpr size_t kMaxQuestions = 4096;  // about models
+constexpr size_t kMaxQuestions = 4096;  // with which nobody asks for a model any more
 constexpr size_t kMaxParts = 8;         // of a message; Frigate's have 2, and the envelope 2
 constexpr int kMessagesAtOnce = 32;     // of a socket, before others have their turn
 
@@ -408,7 +408,7 @@ void Server::TakeModel(const Asker& asker, const ModelHead& head, std::span<Mess
   }
   if (questions_.size() >= kMaxQuestions) {
     return refuse(Status(StatusCode::kResourceExhausted,
-                         Format("%zu clients wait for models already", kMaxQuestions)));
+                         Format("%zu clients wait for answers already", kMaxQuestions)));
   }
   const uint64_t id = Ask(std::move(question));
   if (!is_file) return LoadByName(head.name, /*for_client=*/true);
@@ -500,13 +500,13 @@ void Server::Finish(Outcome outcome) {
     known_models_ = std::move(outcome.known_models);
     if (outcome.id == kNobody) {
       if (loading_.extract(outcome.model).mapped()) --loads_;
-      for (auto next = questions_.begin(); next != questions_.end();) {
-        const auto asked = next++;
-        if (asked->second.model != ModelHead::Kind::kRequest) continue;
-        if (asked->second.name == outcome.model) {
-          Answer(questions_.extract(asked).mapped(), outcome);
-        }
-      }
+      std::erase_if(questions_, [&](const auto& entry) {
+        const Question& question = entry.second;
+        const bool waits =
+            question.model == ModelHead::Kind::kRequest && question.name == outcome.model;
+        if (waits) Answer(question, outcome);
+        return waits;
+      });
       return;
     }
     --loads_;

@@ -142,6 +142,16 @@ class FrigateZmq : public ::testing::Test {
     };
     return options;
   }
+  // The loader waits for `mutex` when it says what it has loaded.
+  static void LetLoaderWait(std::timed_mutex* mutex, ZmqServerOptions* options) {
+    options->log = [mutex, log = options->log](const std::string& line) {
+      if (line.find("for pictures of") != line.npos &&
+          mutex->try_lock_for(std::chrono::minutes(1))) {
+        mutex->unlock();
+      }
+      log(line);
+    };
+  }
   // The emulator, with what goes wrong (docs/faults.md).
   atollpp::Delegate FaultyDevice(const std::string& faults) const {
     const std::string file = folder_ / "faults";
@@ -396,14 +406,8 @@ TEST_F(FrigateZmq, FramesThatNobodyLooksAtAreNotKeptWithoutALimit) {
 TEST_F(FrigateZmq, ModelsThatTakeTooLongAreNotKeptWithoutALimit) {
   ZmqServerOptions options = Options();
   options.loading_time = std::chrono::milliseconds(100);
-  std::timed_mutex loader;  // waits for it when it says what it has loaded
-  const auto log = options.log;
-  options.log = [&](const std::string& line) {
-    if (line.find("for pictures of") != line.npos && loader.try_lock_for(std::chrono::minutes(1))) {
-      loader.unlock();
-    }
-    log(line);
-  };
+  std::timed_mutex loader;
+  LetLoaderWait(&loader, &options);
   auto server = Start(options);
   ZmqClient client(server->endpoints()[0]);
   const std::string file = TextOfFile(ScenesModel());
@@ -433,14 +437,8 @@ TEST_F(FrigateZmq, WhoeverAsksForAModelWaitsForTheSameLoading) {
   }
   lines_.clear();
   ZmqServerOptions options = Options();
-  std::timed_mutex loader;  // waits for it when it says what it has loaded
-  const auto log = options.log;
-  options.log = [&](const std::string& line) {
-    if (line.find("for pictures of") != line.npos && loader.try_lock_for(std::chrono::minutes(1))) {
-      loader.unlock();
-    }
-    log(line);
-  };
+  std::timed_mutex loader;
+  LetLoaderWait(&loader, &options);
   std::unique_ptr<ZmqServer> server;
   std::deque<ZmqClient> clients;
   {
